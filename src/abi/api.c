@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* The hak_* functions. What they promise stands in hakmem.h. */
+#include "hakmem.h"
+
+#include <string.h>
+
+#include "abi/entry.h"
+#include "abi/lifecycle.h"
+
+#define API HAK_EXPORT
+
+API const char *hak_version(void) {
+	return HAKMEM_VERSION;
+}
+
+API void *hak_malloc(size_t size) {
+	return entry_malloc(size);
+}
+
+API void *hak_calloc(size_t count, size_t size) {
+	return entry_calloc(count, size);
+}
+
+/* Zeroes what the program did not ask for, too: see hak_rezalloc. */
+static void *zero_all(void *p) {
+	if (p != NULL)
+		memset(p, 0, entry_usable_size(p));
+	return p;
+}
+
+API void *hak_zalloc(size_t size) {
+	void *p = tcache_alloc(size);
+	return p != NULL ? zero_all(p) : entry_alloc(size, ALLOC_ALIGN, true);
+}
+
+API void *hak_realloc(void *ptr, size_t size) {
+	return entry_realloc(ptr, size);
+}
+
+API void *hak_reallocarray(void *ptr, size_t count, size_t size) {
+	size_t total;
+	if (__builtin_mul_overflow(count, size, &total)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return entry_realloc(ptr, total);
+}
+
+API void *hak_rezalloc(void *ptr, size_t size) {
+	if (ptr == NULL)
+		return hak_zalloc(size);
+	/* Behind what was asked for the block is zero by induction, so only what moves in behind the old
+	   usable size, or is given up now, needs clearing. */
+	size_t old = entry_usable_size(ptr);
+	char *p = entry_realloc(ptr, size);
+	if (p == NULL)
+		return NULL;
+	size_t from = min_size(old, size), usable = entry_usable_size(p);
+	memset(p + from, 0, usable - from);
+	return p;
+}
+
+API void *hak_aligned_alloc(size_t alignment, size_t size) {
+	if (!is_pow2(alignment)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return entry_aligned(alignment, size);
+}
+
+API int hak_posix_memalign(void **ptrp, size_t alignment, size_t size) {
+	if (!is_pow2(alignment) || alignment % sizeof(void *) != 0)
+		return EINVAL;
+	int saved = errno;
+	void *p = entry_aligned(alignment, size);
+	errno = saved;
+	if (p == NULL)
+		return ENOMEM;
+	*ptrp = p;
+	return 0;
+}
+
+API void hak_free(void *ptr) {
+	entry_release(ptr);
+}
+
+API void hak_free_size(void *ptr, size_t size) {
+	entry_release(ptr);
+}
+
+API void hak_free_aligned_size(void *ptr, size_t alignment, size_t size) {
+	entry_release(ptr);
+}
+
+API size_t hak_usable_size(const void *ptr) {
+	return entry_usable_size(ptr);
+}
+
+API size_t hak_malloc_good_size(size_t size) {
+	lifecycle_init();
+	size_t good = good_size(size);
+	return good != 0 ? good : size;
+}
+
+API struct hak_allocation hak_alloc_at_least(size_t size) {
+	void *p = entry_malloc(size);
+	return (struct hak_allocation){ p, entry_usable_size(p) };
+}
+
+API void *hak_expand(void *ptr, size_t size) {
+	size_t old;
+	if (ptr == NULL || size > PTRDIFF_MAX || !block_usable_size(OP_REALLOC, ptr, &old))
+		return NULL;
+	return size <= old || block_resize(ptr, size, true) ? ptr : NULL;
+}
+
+API int hak_owns(const void *ptr) {
+	uint32_t tag = pagemap_tag_checked((uintptr_t)ptr);
+	return tag != TAG_NONE && tag != TAG_LARGE_FREED;
+}
+
+API int hak_trim(size_t keep) {
+	return entry_trim(keep);
+}
+
+/* ---- first-class heaps ---- */
+
+static struct locked_heap *of_public(hak_heap_t *heap) {
+	return (struct locked_heap *)(void *)heap;
+}
+
+static void *heap_alloc(hak_heap_t *heap, size_t size, size_t align, bool zero) {
+	void *p = locked_heap_alloc(of_public(heap), size, align, zero);
+	if (p == NULL)
+		errno = ENOMEM;
+	return p;
+}
+
+API hak_heap_t *hak_heap_new(void) {
+	lifecycle_init();
+	struct locked_heap *lh = locked_heap_new();
+	if (lh == NULL)
+		errno = ENOMEM;
+	return (hak_heap_t *)(void *)lh;
+}
+
+API void *hak_heap_malloc(hak_heap_t *heap, size_t size) {
+	return heap_alloc(heap, size, ALLOC_ALIGN, false);
+}
+
+API void *hak_heap_calloc(hak_heap_t *heap, size_t count, size_t size) {
+	size_t total;
+	if (__builtin_mul_overflow(count, size, &total)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return heap_alloc(heap, total, ALLOC_ALIGN, true);
+}
+
+API void *hak_heap_zalloc(hak_heap_t *heap, size_t size) {
+	return heap_alloc(heap, size, ALLOC_ALIGN, true);
+}
+
+API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
+	if (ptr == NULL)
+		return hak_heap_malloc(heap, size);
+	size_t old = entry_usable_size(ptr);
+	if (size == 0) {
+		entry_release(ptr);
+		return NULL;
+	}
+	if (size <= old / 2 || size > old) {
+		void *p = hak_heap_malloc(heap, size);
+		if (p == NULL)
+			return size <= old ? ptr : NULL;
+		memcpy(p, ptr, min_size(old, size));
+		entry_release(ptr);
+		return p;
+	}
+	return ptr;
+}
+
+API void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size) {
+	if (!is_pow2(alignment)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return heap_alloc(heap, size, alignment < ALLOC_ALIGN ? ALLOC_ALIGN : alignment, false);
+}
+
+API void hak_heap_destroy(hak_heap_t *heap) {
+	if (heap != NULL)
+		locked_heap_destroy(of_public(heap));
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * dlopen without RTLD_DEEPBIND. A library loaded with that flag binds malloc to libc's and free, in
+ * the objects it passes blocks to, to ours: programs that use it (php, sssd) abort under any preloaded
+ * allocator. Without the flag everybody has one allocator again.
+ *
+ * The call of the real dlopen must be a jump: libc looks at its return address to find whose RUNPATH
+ * and $ORIGIN apply. Hence the assembly; a compiler makes a call of it at -O0.
+ */
+#include <dlfcn.h>
+#include <stdatomic.h>
+
+#include "base/compiler.h"
+
+typedef void *dlopen_fn(const char *, int);
+
+/* libc's dlopen. Relaxed: every thread finds the same. */
+static _Atomic(dlopen_fn *) real;
+
+static_assert(RTLD_DEEPBIND == 8, "the constant in the assembly below");
+
+#pragma weak dlsym
+
+dlopen_fn *hak_find_dlopen(void);
+__attribute__((used, visibility("hidden"))) dlopen_fn *hak_find_dlopen(void) {
+	dlopen_fn *fn = atomic_load_explicit(&real, memory_order_relaxed);
+	if (fn == NULL && dlsym != NULL) {
+		*(void **)&fn = dlsym(RTLD_NEXT, "dlopen");
+		atomic_store_explicit(&real, fn, memory_order_relaxed);
+	}
+	return fn;
+}
+
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl dlopen\n"
+        ".type dlopen, @function\n"
+        "dlopen:\n"
+        ".cfi_startproc\n"
+#if defined(__CET__) && (__CET__ & 1)
+        "endbr64\n"
+#endif
+        "push %rdi\n"
+        ".cfi_adjust_cfa_offset 8\n"
+        "push %rsi\n"
+        ".cfi_adjust_cfa_offset 8\n"
+        "sub $8, %rsp\n" /* the stack is 16-aligned at the call */
+        ".cfi_adjust_cfa_offset 8\n"
+        "call hak_find_dlopen\n"
+        "add $8, %rsp\n"
+        ".cfi_adjust_cfa_offset -8\n"
+        "pop %rsi\n"
+        ".cfi_adjust_cfa_offset -8\n"
+        "pop %rdi\n"
+        ".cfi_adjust_cfa_offset -8\n"
+        "and $~8, %esi\n"
+        "jmp *%rax\n"
+        ".cfi_endproc\n"
+        ".size dlopen, .-dlopen\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".globl dlopen\n"
+        ".type dlopen, %function\n"
+        "dlopen:\n"
+        ".cfi_startproc\n"
+        "stp x0, x1, [sp, #-32]!\n"
+        ".cfi_adjust_cfa_offset 32\n"
+        "str x30, [sp, #16]\n"
+        ".cfi_offset 30, -16\n"
+        "bl hak_find_dlopen\n"
+        "mov x16, x0\n"
+        "ldr x30, [sp, #16]\n"
+        ".cfi_restore 30\n"
+        "ldp x0, x1, [sp], #32\n"
+        ".cfi_adjust_cfa_offset -32\n"
+        "and w1, w1, #0xfffffff7\n"
+        "br x16\n"
+        ".cfi_endproc\n"
+        ".size dlopen, .-dlopen\n");
+#else
+HAK_EXPORT void *dlopen(const char *file, int mode) {
+	return hak_find_dlopen()(file, mode & ~RTLD_DEEPBIND);
+}
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+#include "abi/entry.h"
+
+#include <string.h>
+
+#include "abi/libc.h"
+#include "abi/lifecycle.h"
+#include "base/settings.h"
+
+static bool goes_to_libc(size_t size) {
+	return hak_settings.disable || (!hak_settings.wrap_tiny && size <= SC_TINY_MAX);
+}
+
+static void *alloc_here(size_t size, size_t align, bool zero) {
+	struct heap *h = lifecycle_heap();
+	if (h == NULL) {
+		struct locked_heap *late = lifecycle_late_heap();
+		return late != NULL ? locked_heap_alloc(late, size, align, zero) : NULL;
+	}
+	h->busy = true;
+	void *p = alloc_block(h, size, align, zero);
+	h->busy = false;
+	return p;
+}
+
+void *entry_alloc(size_t size, size_t align, bool zero) {
+	if (HAK_UNLIKELY(goes_to_libc(size))) {
+		bool have;
+		void *p = libc_alloc(size, align, zero, &have);
+		if (have)
+			return p;
+	}
+	void *p = alloc_here(size, align, zero);
+	if (HAK_UNLIKELY(p == NULL))
+		errno = ENOMEM;
+	return p;
+}
+
+/* The pointer is not ours: libc's, or nobody's. */
+static void require_libcs(enum misuse_op op, const void *ptr) {
+	if (!libc_may_own(ptr))
+		misuse_invalid(op, (uintptr_t)ptr);
+}
+
+void entry_free(void *ptr) {
+	if (ptr == NULL)
+		return;
+	/* The bins this thread frees into take blocks from here on only if it has a heap; a thread that
+	   frees before it allocates anything does not need one. */
+	struct heap *h = hak_tcache.heap;
+	if (h != NULL)
+		h->busy = true;
+	bool ours = free_block(h, ptr);
+	if (h != NULL)
+		h->busy = false;
+	if (HAK_LIKELY(ours))
+		return;
+	require_libcs(OP_FREE, ptr);
+	libc_free(ptr);
+}
+
+void *entry_calloc(size_t count, size_t size) {
+	size_t total;
+	if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total))) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	void *p = tcache_alloc(total);
+	if (HAK_LIKELY(p != NULL))
+		return memset(p, 0, total);
+	return entry_alloc(total, ALLOC_ALIGN, true);
+}
+
+void *entry_aligned(size_t align, size_t size) {
+	if (align <= ALLOC_ALIGN)
+		return entry_malloc(size);
+	return entry_alloc(size, align, false);
+}
+
+/* A new block with the contents of the old one. A block that cannot shrink stays. */
+static void *realloc_copy(void *ptr, size_t old, size_t size) {
+	void *p = entry_malloc(size);
+	if (p == NULL)
+		return size <= old ? ptr : NULL;
+	memcpy(p, ptr, min_size(old, size));
+	entry_release(ptr);
+	return p;
+}
+
+void *entry_realloc(void *ptr, size_t size) {
+	if (ptr == NULL)
+		return entry_malloc(size);
+	size_t old;
+	bool ours = block_usable_size(OP_REALLOC, ptr, &old);
+	if (HAK_UNLIKELY(!ours))
+		require_libcs(OP_REALLOC, ptr);
+	if (size == 0) {
+		entry_release(ptr);
+		return NULL;
+	}
+	if (HAK_UNLIKELY(!ours))
+		return libc_realloc(ptr, size);
+	if (HAK_UNLIKELY(size > PTRDIFF_MAX)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	if (block_resize(ptr, size, false))
+		return ptr;
+	void *moved = block_move(ptr, size);
+	int saved = errno;
+	void *p = moved != NULL ? moved : realloc_copy(ptr, old, size);
+	if (p != NULL)
+		errno = saved;
+	return p;
+}
+
+size_t entry_usable_size(const void *ptr) {
+	size_t size = 0;
+	if (ptr == NULL || block_usable_size(OP_USABLE_SIZE, ptr, &size))
+		return size;
+	require_libcs(OP_USABLE_SIZE, ptr);
+	return libc_usable_size(ptr);
+}
+
+int entry_trim(size_t keep) {
+	struct heap *h = lifecycle_heap();
+	if (h == NULL)
+		return 0;
+	h->busy = true;
+	bool any = release_memory(h, keep);
+	h->busy = false;
+	return any;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What stands between a public name and the allocator: which heap serves the caller, which requests
+ * settings hand to libc, what errno says. The fast paths (front/tcache.h) are tried before these.
+ *
+ * errno: failure sets ENOMEM, success and freeing leave it alone.
+ */
+#ifndef HAK_ABI_ENTRY_H
+#define HAK_ABI_ENTRY_H
+
+#include <errno.h>
+
+#include "base/bits.h"
+#include "front/alloc.h"
+
+/* `align`: a power of two. */
+HAK_NOINLINE void *entry_alloc(size_t size, size_t align, bool zero);
+HAK_NOINLINE void entry_free(void *ptr);
+void *entry_realloc(void *ptr, size_t size);
+size_t entry_usable_size(const void *ptr);
+int entry_trim(size_t keep);
+
+HAK_INLINE void *entry_malloc(size_t size) {
+	void *p = tcache_alloc(size);
+	return HAK_LIKELY(p != NULL) ? p : entry_alloc(size, ALLOC_ALIGN, false);
+}
+
+HAK_INLINE void entry_release(void *ptr) {
+	if (HAK_UNLIKELY(!tcache_free(ptr)))
+		entry_free(ptr);
+}
+
+void *entry_calloc(size_t count, size_t size);
+
+/* Any alignment that is a power of two; 0 size is allowed. */
+void *entry_aligned(size_t align, size_t size);
+
+#endif

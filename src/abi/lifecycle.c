@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+#include "abi/lifecycle.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/single_threaded.h>
+#include <unistd.h>
+
+#include "abi/conf.h"
+#include "base/settings.h"
+#include "front/bigcache.h"
+#include "front/large.h"
+#include "os/os.h"
+#include "slab/pool.h"
+#include "space/meta.h"
+#include "space/purge.h"
+
+/* Registers a destructor for the end of the thread, without a pthread key: a process may use all of
+   those itself. */
+int __cxa_thread_atexit_impl(void (*dtor)(void *), void *arg, void *dso);
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static struct {
+	struct lock lock;         /* guards the making of what follows */
+	_Atomic bool ready;
+	bool settings_loaded;
+	bool has_main;            /* a thread attached while it was alone */
+	_Atomic(struct locked_heap *) late;
+} process;
+
+/* ---- process ---- */
+
+static void load_settings(char *const *env) {
+	if (process.settings_loaded)
+		return;
+	process.settings_loaded = true;
+	conf_load(env);
+}
+
+void lifecycle_init(void) {
+	/* Acquire: the key and everything else set below. */
+	if (HAK_LIKELY(atomic_load_explicit(&process.ready, memory_order_acquire)))
+		return;
+	lock_acquire(&process.lock);
+	if (!atomic_load_explicit(&process.ready, memory_order_relaxed)) {
+		os_init();
+		key_init(os_facts.random);
+		/* The loader allocates before libc knows the environment: then the constructor does it. */
+		if (environ != NULL)
+			load_settings(environ);
+		atomic_store_explicit(&process.ready, true, memory_order_release);
+	}
+	lock_release(&process.lock);
+}
+
+static void fork_child(void);
+
+__attribute__((constructor(101))) static void constructor(void) {
+	lifecycle_init();
+	load_settings(environ);
+	pthread_atfork(NULL, NULL, fork_child);
+}
+
+struct locked_heap *lifecycle_late_heap(void) {
+	struct locked_heap *lh = atomic_load_explicit(&process.late, memory_order_acquire);
+	if (lh != NULL)
+		return lh;
+	lifecycle_init();
+	lock_acquire(&process.lock);
+	lh = atomic_load_explicit(&process.late, memory_order_relaxed);
+	if (lh == NULL) {
+		lh = locked_heap_new();
+		/* Release: its fields. */
+		atomic_store_explicit(&process.late, lh, memory_order_release);
+	}
+	lock_release(&process.lock);
+	return lh;
+}
+
+/* ---- threads ---- */
+
+static void thread_exit(void *arg) {
+	struct tcache *t = &hak_tcache;
+	struct heap *h = t->heap;
+	t->torn_down = true;
+	t->tag = 0;
+	t->heap = NULL;
+	if (h == NULL)
+		return;
+	h->busy = true;
+	heap_retire(h);
+	h->busy = false;
+}
+
+static bool is_main_thread(void) {
+	if (process.has_main || !__libc_single_threaded)
+		return false;
+	process.has_main = true;
+	return true;
+}
+
+HAK_NOINLINE static struct heap *attach(void) {
+	struct tcache *t = &hak_tcache;
+	if (t->torn_down)
+		return NULL;
+	lifecycle_init();
+	struct heap *h = heap_acquire(t->bin, false);
+	if (h == NULL)
+		return NULL;
+	t->heap = h;
+	t->tag = h->tag;
+	/* Allocates, so the thread must have its heap by now. Registered first, it runs last. */
+	if (!is_main_thread())
+		__cxa_thread_atexit_impl(thread_exit, NULL, &__dso_handle);
+	return h;
+}
+
+struct heap *lifecycle_heap(void) {
+	struct heap *h = hak_tcache.heap;
+	return HAK_LIKELY(h != NULL) ? h : attach();
+}
+
+/* ---- fork ----
+ *
+ * No lock is taken before fork: a thread that holds libc's stdio lock may be waiting for one of
+ * ours, and fork waits for stdio. So the child finds our memory as it was at one instant (each
+ * thread stopped somewhere, none having seen what another did later) and repairs it: a structure
+ * whose lock was held is rebuilt from what is written before it, and the heaps of the threads that
+ * are gone are retired. When fork was called in a signal handler that interrupted this very thread
+ * inside a slow path, the thread's own heap is given up as well and it starts anew.
+ */
+
+static bool is_held(struct lock *l) {
+	return atomic_load_explicit(&l->word, memory_order_relaxed) != 0;
+}
+
+static void repair(struct lock *l, void (*rebuild)(void)) {
+	if (!is_held(l))
+		return;
+	lock_reset(l);
+	if (rebuild != NULL)
+		rebuild();
+}
+
+static void repair_shared(void) {
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
+		if (is_held(pool_lock(sc))) {
+			lock_reset(pool_lock(sc));
+			pool_reset(sc);
+		}
+	repair(slab_lock(), slab_rebuild);
+	repair(space_lock(), superslab_rebuild);
+	purge_after_fork();
+	repair(large_lock(), large_reset);
+	repair(bigcache_lock(), bigcache_reset);
+	repair(heap_registry_lock(), heap_registry_reset);
+	repair(pagemap_lock(), NULL);
+	repair(meta_lock(), NULL);
+	repair(&process.lock, NULL);
+	struct locked_heap *late = atomic_load_explicit(&process.late, memory_order_relaxed);
+	if (late != NULL && is_held(&late->lock))
+		atomic_store_explicit(&process.late, NULL, memory_order_relaxed);
+}
+
+static void fork_child(void) {
+	struct heap *mine = hak_tcache.heap;
+	repair_shared();
+	if (mine != NULL && mine->busy) {
+		memset(&hak_tcache, 0, sizeof hak_tcache);
+		mine = NULL;
+	}
+	heap_repair_after_fork(mine);
+}

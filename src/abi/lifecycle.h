@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lifecycle: the process's first block, a thread's first and last, fork.
+ *
+ *   thread:  inert (zeroed TLS) -> attached at its first slow path -> torn down at its exit
+ *
+ * A torn-down thread never gets a heap again: TLS destructors, key destructors and libc's own
+ * clean-up still allocate and free then, and are served by the late heap. The thread that is alone
+ * when it attaches, in practice the main thread, is never torn down: it may allocate in atexit
+ * handlers and destructors up to the end.
+ */
+#ifndef HAK_ABI_LIFECYCLE_H
+#define HAK_ABI_LIFECYCLE_H
+
+#include "front/heap.h"
+#include "front/locked_heap.h"
+
+/* The calling thread's heap, attaching it if need be; NULL if it is torn down or out of memory. */
+struct heap *lifecycle_heap(void);
+
+/* The heap for threads without one; NULL: out of memory. */
+struct locked_heap *lifecycle_late_heap(void);
+
+/* Makes sure the process is set up. lifecycle_heap does it by itself. */
+void lifecycle_init(void);
+
+#endif

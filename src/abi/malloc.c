@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The malloc family under its public, unversioned names, one function after the other. malloc and
+ * free are their fast paths (front/tcache.h) and a tail call of the slow one.
+ *
+ * Where libc's manual and POSIX leave room we do what glibc does: programs depend on it.
+ */
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "abi/entry.h"
+#include "abi/lifecycle.h"
+#include "observe/stats.h"
+#include "os/os.h"
+
+#define ABI HAK_EXPORT
+#if __has_attribute(copy)
+#define ABI_ALIAS(target) HAK_EXPORT __attribute__((alias(#target), copy(target)))
+#else
+#define ABI_ALIAS(target) HAK_EXPORT __attribute__((alias(#target)))
+#endif
+
+ABI void *malloc(size_t size) {
+	return entry_malloc(size);
+}
+
+ABI void free(void *ptr) {
+	entry_release(ptr);
+}
+
+ABI void *calloc(size_t count, size_t size) {
+	return entry_calloc(count, size);
+}
+
+ABI void *realloc(void *ptr, size_t size) {
+	return entry_realloc(ptr, size);
+}
+
+void free_sized(void *ptr, size_t size);
+ABI void free_sized(void *ptr, size_t size) {
+	entry_release(ptr);
+}
+
+void free_aligned_sized(void *ptr, size_t alignment, size_t size);
+ABI void free_aligned_sized(void *ptr, size_t alignment, size_t size) {
+	entry_release(ptr);
+}
+
+void cfree(void *ptr);
+ABI void cfree(void *ptr) {
+	entry_release(ptr);
+}
+
+/* ---- alignment ---- */
+
+ABI void *aligned_alloc(size_t alignment, size_t size) {
+	if (HAK_UNLIKELY(!is_pow2(alignment))) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return entry_aligned(alignment, size);
+}
+
+/* Unlike aligned_alloc, rounds an alignment that is no power of two up. */
+ABI void *memalign(size_t alignment, size_t size) {
+	if (HAK_UNLIKELY(alignment > PTRDIFF_MAX / 2 + 1)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return entry_aligned(next_pow2(alignment), size);
+}
+
+ABI int posix_memalign(void **ptrp, size_t alignment, size_t size) {
+	if (HAK_UNLIKELY(!is_pow2(alignment) || alignment % sizeof(void *) != 0))
+		return EINVAL;
+	int saved = errno;
+	void *p = entry_aligned(alignment, size);
+	errno = saved;
+	if (HAK_UNLIKELY(p == NULL))
+		return ENOMEM;
+	*ptrp = p;
+	return 0;
+}
+
+static size_t page_size(void) {
+	lifecycle_init();
+	return os_facts.page_size;
+}
+
+ABI void *valloc(size_t size) {
+	return entry_aligned(page_size(), size);
+}
+
+ABI void *pvalloc(size_t size) {
+	size_t page = page_size();
+	if (HAK_UNLIKELY(size > PTRDIFF_MAX)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return entry_aligned(page, align_up(size, page));
+}
+
+/* ---- asking and telling ---- */
+
+ABI size_t malloc_usable_size(void *ptr) {
+	return entry_usable_size(ptr);
+}
+
+ABI int malloc_trim(size_t keep) {
+	return entry_trim(keep);
+}
+
+/*
+ * Accepted, so that programs that check believe it; most parameters tune what we do not have. Those
+ * with a meaning here follow their settings instead: M_TRIM_THRESHOLD (HAKMEM_PURGE_DELAY),
+ * M_MMAP_THRESHOLD (large blocks begin above 32 KiB), M_ARENA_MAX (heaps are per thread), M_PERTURB
+ * (HAKMEM_SECURE).
+ */
+ABI int mallopt(int param, int value) {
+	return 1;
+}
+
+ABI struct mallinfo2 mallinfo2(void) {
+	return stats_mallinfo2();
+}
+
+static int clamp_int(size_t v) {
+	return v > INT32_MAX ? INT32_MAX : (int)v;
+}
+
+/* Fields that do not fit saturate. */
+ABI struct mallinfo mallinfo(void) {
+	struct mallinfo2 m = stats_mallinfo2();
+	return (struct mallinfo){
+		.arena = clamp_int(m.arena), .ordblks = clamp_int(m.ordblks),
+		.hblks = clamp_int(m.hblks), .hblkhd = clamp_int(m.hblkhd),
+		.uordblks = clamp_int(m.uordblks), .fordblks = clamp_int(m.fordblks),
+		.keepcost = clamp_int(m.keepcost),
+	};
+}
+
+ABI void malloc_stats(void) {
+	stats_print();
+}
+
+ABI int malloc_info(int options, FILE *stream) {
+	if (options != 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	return stats_print_xml(stream);
+}
+
+/* ---- the names glibc programs bind to directly ---- */
+
+ABI_ALIAS(malloc) void *__libc_malloc(size_t size);
+ABI_ALIAS(calloc) void *__libc_calloc(size_t count, size_t size);
+ABI_ALIAS(realloc) void *__libc_realloc(void *ptr, size_t size);
+ABI_ALIAS(free) void __libc_free(void *ptr);
+ABI_ALIAS(memalign) void *__libc_memalign(size_t alignment, size_t size);
+ABI_ALIAS(valloc) void *__libc_valloc(size_t size);
+ABI_ALIAS(pvalloc) void *__libc_pvalloc(size_t size);
+ABI_ALIAS(posix_memalign) int __posix_memalign(void **ptrp, size_t alignment, size_t size);

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The C++ operators new and delete, by their mangled names, in C: a C program that preloads us must
+ * not load libstdc++. What is needed of the C++ run time when memory runs out (the new-handler, and
+ * a way to throw std::bad_alloc) is looked for then.
+ *
+ * Each operator is a function of its own: programs and tools compare the addresses of new and new[].
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "abi/entry.h"
+#include "base/report.h"
+
+#if SIZE_MAX == UINT64_MAX
+#define SZ "m" /* std::size_t is unsigned long */
+#else
+#define SZ "j"
+#endif
+
+/* ---- out of memory ---- */
+
+typedef void (*new_handler)(void);
+typedef new_handler get_new_handler_fn(void);
+typedef void throw_bad_alloc_fn(void);
+
+/* std::get_new_handler and std::__throw_bad_alloc, when a C++ library is linked. */
+extern get_new_handler_fn get_handler __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
+extern throw_bad_alloc_fn throw_bad_alloc __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
+#pragma weak dlopen
+#pragma weak dlsym
+
+/* A C++ library that was loaded later, out of sight of the symbol look-up. */
+static void *find_cxx(const char *name) {
+	static const char *const libraries[] = { "libstdc++.so.6", "libc++.so.1", "libc++abi.so.1" };
+	if (dlopen == NULL || dlsym == NULL)
+		return NULL;
+	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+		void *lib = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+		void *sym = lib != NULL ? dlsym(lib, name) : NULL;
+		if (sym != NULL)
+			return sym; /* the handle stays open: the library must not go away now */
+	}
+	return NULL;
+}
+
+static new_handler current_handler(void) {
+	get_new_handler_fn *get = get_handler;
+	if (get == NULL)
+		get = (get_new_handler_fn *)find_cxx("_ZSt15get_new_handlerv");
+	return get != NULL ? get() : NULL;
+}
+
+static void throw_or_die(size_t size) {
+	throw_bad_alloc_fn *thrower = throw_bad_alloc;
+	if (thrower == NULL)
+		thrower = (throw_bad_alloc_fn *)find_cxx("_ZSt17__throw_bad_allocv");
+	if (thrower != NULL)
+		thrower();
+	struct line l;
+	line_begin(&l);
+	line_str(&l, "out of memory in operator new of ");
+	line_dec(&l, size);
+	line_str(&l, " bytes, and no C++ run time to throw");
+	line_die(&l);
+}
+
+/* As the standard asks: the handler is called until it frees enough, throws, or is gone. */
+HAK_COLD static void *new_failed(size_t size, size_t align) {
+	new_handler handler;
+	while ((handler = current_handler()) != NULL) {
+		handler();
+		void *p = entry_aligned(align, size);
+		if (p != NULL)
+			return p;
+	}
+	return NULL;
+}
+
+HAK_COLD static void *new_or_throw(size_t size, size_t align) {
+	void *p = new_failed(size, align);
+	if (p == NULL)
+		throw_or_die(size);
+	return p;
+}
+
+HAK_INLINE void *new_plain(size_t size) {
+	void *p = entry_malloc(size);
+	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, ALLOC_ALIGN);
+}
+
+HAK_INLINE void *new_aligned(size_t size, size_t align) {
+	void *p = entry_aligned(align, size);
+	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, align);
+}
+
+/* nothrow: a handler that throws is caught by nobody here, as when the caller had called it; the
+   standard library's own version would turn it into NULL, which needs a C++ compiler. */
+HAK_INLINE void *new_nothrow(size_t size) {
+	void *p = entry_malloc(size);
+	return HAK_LIKELY(p != NULL) ? p : new_failed(size, ALLOC_ALIGN);
+}
+
+HAK_INLINE void *new_aligned_nothrow(size_t size, size_t align) {
+	void *p = entry_aligned(align, size);
+	return HAK_LIKELY(p != NULL) ? p : new_failed(size, align);
+}
+
+/* ---- the operators: X(C name, mangled name) with the arguments each takes ---- */
+
+#define OPERATOR(ret, name, mangled, params, body) \
+	ret name params __asm__(mangled); \
+	HAK_EXPORT ret name params body
+
+OPERATOR(void *, op_new, "_Znw" SZ, (size_t size), { return new_plain(size); })
+OPERATOR(void *, op_new_array, "_Zna" SZ, (size_t size), { return new_plain(size); })
+OPERATOR(void *, op_new_nothrow, "_Znw" SZ "RKSt9nothrow_t", (size_t size, const void *tag),
+         { return new_nothrow(size); })
+OPERATOR(void *, op_new_array_nothrow, "_Zna" SZ "RKSt9nothrow_t", (size_t size, const void *tag),
+         { return new_nothrow(size); })
+OPERATOR(void *, op_new_aligned, "_Znw" SZ "St11align_val_t", (size_t size, size_t align),
+         { return new_aligned(size, align); })
+OPERATOR(void *, op_new_array_aligned, "_Zna" SZ "St11align_val_t", (size_t size, size_t align),
+         { return new_aligned(size, align); })
+OPERATOR(void *, op_new_aligned_nothrow, "_Znw" SZ "St11align_val_tRKSt9nothrow_t",
+         (size_t size, size_t align, const void *tag), { return new_aligned_nothrow(size, align); })
+OPERATOR(void *, op_new_array_aligned_nothrow, "_Zna" SZ "St11align_val_tRKSt9nothrow_t",
+         (size_t size, size_t align, const void *tag), { return new_aligned_nothrow(size, align); })
+
+OPERATOR(void, op_delete, "_ZdlPv", (void *p), { entry_release(p); })
+OPERATOR(void, op_delete_array, "_ZdaPv", (void *p), { entry_release(p); })
+OPERATOR(void, op_delete_sized, "_ZdlPv" SZ, (void *p, size_t size), { entry_release(p); })
+OPERATOR(void, op_delete_array_sized, "_ZdaPv" SZ, (void *p, size_t size), { entry_release(p); })
+OPERATOR(void, op_delete_nothrow, "_ZdlPvRKSt9nothrow_t", (void *p, const void *tag),
+         { entry_release(p); })
+OPERATOR(void, op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", (void *p, const void *tag),
+         { entry_release(p); })
+OPERATOR(void, op_delete_aligned, "_ZdlPvSt11align_val_t", (void *p, size_t align),
+         { entry_release(p); })
+OPERATOR(void, op_delete_array_aligned, "_ZdaPvSt11align_val_t", (void *p, size_t align),
+         { entry_release(p); })
+OPERATOR(void, op_delete_sized_aligned, "_ZdlPv" SZ "St11align_val_t",
+         (void *p, size_t size, size_t align), { entry_release(p); })
+OPERATOR(void, op_delete_array_sized_aligned, "_ZdaPv" SZ "St11align_val_t",
+         (void *p, size_t size, size_t align), { entry_release(p); })
+OPERATOR(void, op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+         (void *p, size_t align, const void *tag), { entry_release(p); })
+OPERATOR(void, op_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+         (void *p, size_t align, const void *tag), { entry_release(p); })

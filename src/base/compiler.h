@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* What the code asks of the compiler. */
+#ifndef HAK_BASE_COMPILER_H
+#define HAK_BASE_COMPILER_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
+#define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define HAK_COLD __attribute__((cold, noinline))
+#define HAK_NOINLINE __attribute__((noinline))
+#define HAK_INLINE static inline __attribute__((always_inline))
+#define HAK_EXPORT __attribute__((visibility("default")))
+#define HAK_CACHE_LINE 64
+#define HAK_CACHE_ALIGNED __attribute__((aligned(HAK_CACHE_LINE)))
+
+/* Initial-exec: one load instead of a call, and the library still fits the static TLS surplus when
+   it is dlopened. */
+#define HAK_TLS __thread __attribute__((tls_model("initial-exec")))
+
+#define HAK_KIB ((size_t)1 << 10)
+#define HAK_MIB ((size_t)1 << 20)
+#define HAK_GIB ((size_t)1 << 30)
+
+#endif

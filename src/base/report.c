@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void line_char(struct line *l, char c) {
+	if (l->len < sizeof l->text - 1) /* one byte stays for the newline */
+		l->text[l->len++] = c;
+}
+
+void line_str(struct line *l, const char *s) {
+	while (*s != '\0')
+		line_char(l, *s++);
+}
+
+void line_dec(struct line *l, uint64_t value) {
+	char digits[20];
+	int n = 0;
+	do
+		digits[n++] = (char)('0' + value % 10);
+	while ((value /= 10) != 0);
+	while (n > 0)
+		line_char(l, digits[--n]);
+}
+
+void line_ptr(struct line *l, const void *p) {
+	uintptr_t v = (uintptr_t)p;
+	int shift = 60;
+	line_str(l, "0x");
+	while (shift > 0 && (v >> shift) == 0)
+		shift -= 4;
+	for (; shift >= 0; shift -= 4)
+		line_char(l, "0123456789abcdef"[v >> shift & 15]);
+}
+
+void line_begin(struct line *l) {
+	l->len = 0;
+	line_str(l, "hakmem: ");
+}
+
+void line_write(struct line *l) {
+	line_str(l, " in ");
+	line_str(l, program_invocation_short_name != NULL ? program_invocation_short_name : "?");
+	line_char(l, '[');
+	line_dec(l, (uint64_t)getpid());
+	line_char(l, ']');
+	l->text[l->len++] = '\n';
+	const char *at = l->text;
+	size_t left = l->len;
+	while (left > 0) {
+		ssize_t n = write(STDERR_FILENO, at, left);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return; /* nobody is listening; nothing better can be done */
+		at += n;
+		left -= (size_t)n;
+	}
+}
+
+void line_die(struct line *l) {
+	line_write(l);
+	abort();
+}

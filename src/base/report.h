@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The last words of a process: one line on standard error, then abort().
+ *
+ * A line is composed in a buffer on the stack and written with one write(2): nothing here
+ * allocates, locks or uses stdio, so it works in signal handlers and with a ruined heap.
+ */
+#ifndef HAK_BASE_REPORT_H
+#define HAK_BASE_REPORT_H
+
+#include "base/compiler.h"
+
+/* A line being composed; what does not fit is cut. */
+struct line {
+	char text[256];
+	size_t len;
+};
+
+void line_str(struct line *l, const char *s);
+void line_dec(struct line *l, uint64_t value);
+void line_ptr(struct line *l, const void *p);
+
+/* Starts "hakmem: ". */
+void line_begin(struct line *l);
+
+/* Ends with " in NAME[PID]", writes the line to standard error. */
+void line_write(struct line *l);
+
+/* line_write, then abort(). */
+_Noreturn HAK_COLD void line_die(struct line *l);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The settings that hold in this process. Written once, by abi/conf.c before the first block is
+ * handed out; read-only afterwards, so readers need no lock.
+ */
+#ifndef HAK_BASE_SETTINGS_H
+#define HAK_BASE_SETTINGS_H
+
+#include "base/compiler.h"
+
+enum thp_mode { THP_AUTO, THP_ALWAYS, THP_NEVER };
+
+struct settings {
+	bool disable;           /* every request goes to libc */
+	bool wrap_tiny;         /* requests up to 1 KiB are ours; false: libc's */
+	bool use_superslab;     /* false: each slab is mapped alone */
+	bool adopt;             /* slabs of dead threads are published and adopted */
+	bool bigcache_l25;      /* keep freed 512 KiB..2 MiB spans */
+	enum thp_mode thp;
+	uint32_t cache_blocks;  /* fixed bin capacity; 0: adapts per class */
+	size_t bigcache_max;    /* bytes BigCache may keep; 0: from the machine's memory */
+	size_t limit;           /* committed bytes; 0: none */
+	int64_t purge_delay_ms; /* -1: never */
+	bool stats_at_exit;
+	bool verbose;
+};
+
+extern struct settings hak_settings;
+
+#endif

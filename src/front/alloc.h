@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What allocating, freeing and resizing mean: the slow paths behind tcache_alloc and tcache_free,
+ * and everything that has no fast path. The malloc family and the hak_* API are names for these.
+ *
+ * `h` is a heap the caller may touch: its thread's, or a locked heap whose lock it holds. Functions
+ * that take a block of the program report misuse and end the program; where they answer "not ours"
+ * the pointer has nothing to do with HAKMEM.
+ */
+#ifndef HAK_FRONT_ALLOC_H
+#define HAK_FRONT_ALLOC_H
+
+#include "front/heap.h"
+#include "front/large.h"
+#include "front/misuse.h"
+
+#define ALLOC_ALIGN 16 /* what every block has */
+
+/* A block of at least `size` bytes at a multiple of `align`, a power of two; all usable bytes zero if
+   `zero`. NULL: out of memory. */
+void *alloc_block(struct heap *h, size_t size, size_t align, bool zero);
+
+/* Frees a block that tcache_free refused, not NULL. `h` may be NULL: the thread has no heap. False:
+   not ours. */
+bool free_block(struct heap *h, void *ptr);
+
+/* The usable size of a block, not NULL. False: not ours. `op` is the word for reports. */
+bool block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep);
+
+/* Makes the block hold `size` bytes without moving it. `wasteful`: also where a smaller block would
+   do much better. */
+bool block_resize(void *ptr, size_t size, bool wasteful);
+
+/* Moves a large block to where it holds `size` bytes without copying it. NULL: not possible. */
+void *block_move(void *ptr, size_t size);
+
+/* The usable size alloc_block gives a request, or 0 if it must fail. */
+size_t good_size(size_t size);
+
+/* Gives back what can be: caches of this heap, BigCache, dirty memory beyond `keep` bytes. */
+bool release_memory(struct heap *h, size_t keep);
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/bigcache.h"
+
+#include "base/bits.h"
+#include "base/settings.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/pagemap.h"
+
+enum {
+	EXACT = 64,         /* bins of one granule count each */
+	PER_DOUBLING = 8,
+	BINS = EXACT + PER_DOUBLING * 26 + 1, /* up to 2^48 bytes */
+	WORDS = (BINS + 63) / 64,
+	TRIES = 8,          /* spans looked at in a bin of several sizes */
+	CLOCK_EVERY = 64,
+	REGRET_MAX = 3,
+};
+static const size_t FLOOR = 16 * HAK_MIB;      /* bytes always allowed */
+static const size_t DEFAULT_MAX = 512 * HAK_MIB;
+
+struct bigcache_stats hak_bigcache_stats;
+
+/* Under `lock`. */
+static struct {
+	struct lock lock;
+	struct list bin[BINS];
+	uint64_t nonempty[WORDS];
+	struct queue age;       /* oldest first */
+	size_t granules;        /* kept */
+	unsigned events;
+	uint64_t now_ms;
+	unsigned regret;        /* doublings of the allowance */
+	uint64_t evicted_ms;    /* when the allowance last forced a span out; 0: never */
+	uint64_t regret_ms;
+} cache;
+
+struct lock *bigcache_lock(void) {
+	return &cache.lock;
+}
+
+void bigcache_reset(void) {
+	for (unsigned i = 0; i < BINS; i++)
+		cache.bin[i].first = NULL;
+	for (unsigned i = 0; i < WORDS; i++)
+		cache.nonempty[i] = 0;
+	cache.age = (struct queue){ 0 };
+	cache.granules = 0;
+}
+
+size_t bigcache_bytes(void) {
+	return __atomic_load_n(&cache.granules, __ATOMIC_RELAXED) * GRANULE;
+}
+
+/* Monotonic in `granules`; exact up to EXACT. */
+static unsigned bin_of(size_t granules) {
+	if (granules <= EXACT)
+		return (unsigned)granules;
+	unsigned log = ilog2(granules);
+	unsigned eighth = (unsigned)(granules >> (log - 3)) & 7;
+	return EXACT + 1 + (log - ilog2(EXACT)) * PER_DOUBLING + eighth;
+}
+
+static struct large *of_bin_node(struct list_node *n) {
+	return LIST_ENTRY(n, struct large, bin_link);
+}
+
+static struct large *of_age_node(struct queue_node *n) {
+	return (struct large *)(void *)((char *)n - offsetof(struct large, age_link));
+}
+
+static void add(struct large *l) {
+	unsigned b = bin_of(l->span.granules);
+	list_push(&cache.bin[b], &l->bin_link);
+	cache.nonempty[b / 64] |= (uint64_t)1 << b % 64;
+	queue_append(&cache.age, &l->age_link);
+	cache.granules += l->span.granules;
+	l->freed_ms = cache.now_ms;
+}
+
+static void take_out(struct large *l) {
+	unsigned b = bin_of(l->span.granules);
+	list_remove(&l->bin_link);
+	if (cache.bin[b].first == NULL)
+		cache.nonempty[b / 64] &= ~((uint64_t)1 << b % 64);
+	queue_remove(&cache.age, &l->age_link);
+	cache.granules -= l->span.granules;
+}
+
+/* The first bin from `b` on that is not empty, or BINS. */
+static unsigned next_bin(unsigned b) {
+	uint64_t word = cache.nonempty[b / 64] & ~(uint64_t)0 << b % 64;
+	for (unsigned w = b / 64;; word = cache.nonempty[w]) {
+		if (word != 0)
+			return w * 64 + (unsigned)__builtin_ctzll(word);
+		if (++w == WORDS)
+			return BINS;
+	}
+}
+
+static struct large *find(size_t granules) {
+	size_t most = granules + granules / 4;
+	for (unsigned b = bin_of(granules); (b = next_bin(b)) < BINS && b <= bin_of(most); b++) {
+		struct list_node *n = cache.bin[b].first;
+		for (int i = 0; n != NULL && i < TRIES; n = n->next, i++) {
+			struct large *l = of_bin_node(n);
+			if (l->span.granules >= granules && l->span.granules <= most)
+				return l;
+		}
+	}
+	return NULL;
+}
+
+/* A miss soon after the allowance forced a span out: the allowance was too small. */
+static void regret_miss(void) {
+	if (cache.evicted_ms == 0 || cache.now_ms - cache.evicted_ms > 1000)
+		return;
+	cache.evicted_ms = 0;
+	if (cache.regret < REGRET_MAX)
+		cache.regret++;
+	cache.regret_ms = cache.now_ms;
+}
+
+static void look_at_clock(void) {
+	cache.events = 0;
+	cache.now_ms = os_now_ms();
+	if (cache.regret > 0 && cache.now_ms - cache.regret_ms > 1000) {
+		cache.regret--;
+		cache.regret_ms = cache.now_ms;
+	}
+}
+
+static bool is_stale(const struct large *l) {
+	return hak_settings.purge_delay_ms >= 0 &&
+		cache.now_ms - l->freed_ms > (uint64_t)hak_settings.purge_delay_ms;
+}
+
+static size_t allowance(void) {
+	/* Relaxed: a size, not a promise. */
+	size_t live = __atomic_load_n(&hak_space.big, __ATOMIC_RELAXED) * GRANULE;
+	size_t most = hak_settings.bigcache_max != 0 ? hak_settings.bigcache_max : DEFAULT_MAX;
+	return min_size(max_size(FLOOR, live / 4) << cache.regret, most) / GRANULE;
+}
+
+struct large *bigcache_take(size_t granules) {
+	lock_acquire(&cache.lock);
+	struct large *l = find(granules);
+	if (l != NULL) {
+		take_out(l);
+		hak_bigcache_stats.hits++;
+	} else {
+		hak_bigcache_stats.misses++;
+		regret_miss();
+	}
+	lock_release(&cache.lock);
+	return l;
+}
+
+/* Takes the oldest span out if the rules say so. */
+static struct large *victim(size_t most) {
+	struct large *l = NULL;
+	lock_acquire(&cache.lock);
+	if (cache.age.first != NULL) {
+		struct large *oldest = of_age_node(cache.age.first);
+		bool over = cache.granules > most;
+		if (over || is_stale(oldest)) {
+			l = oldest;
+			take_out(l);
+			hak_bigcache_stats.evictions++;
+			if (over)
+				cache.evicted_ms = cache.now_ms | 1;
+		}
+	}
+	lock_release(&cache.lock);
+	return l;
+}
+
+static bool evict(size_t most) {
+	bool any = false;
+	struct large *l;
+	while ((l = victim(most)) != NULL) {
+		large_release(l);
+		any = true;
+	}
+	return any;
+}
+
+static bool is_kept(const struct large *l) {
+	return hak_settings.bigcache_l25 || l->span.granules * GRANULE >= LARGE_L2_MIN;
+}
+
+void bigcache_put(struct large *l) {
+	if (!is_kept(l)) {
+		large_release(l);
+		return;
+	}
+	lock_acquire(&cache.lock);
+	bool look = ++cache.events >= CLOCK_EVERY || cache.age.first == NULL;
+	if (look)
+		look_at_clock();
+	add(l);
+	size_t most = allowance();
+	bool over = cache.granules > most;
+	lock_release(&cache.lock);
+	if (look || over)
+		evict(most);
+}
+
+bool bigcache_release(size_t keep) {
+	return evict(keep / GRANULE);
+}
+
+void bigcache_tick(void) {
+	if (bigcache_bytes() == 0)
+		return;
+	lock_acquire(&cache.lock);
+	look_at_clock();
+	lock_release(&cache.lock);
+	evict(SIZE_MAX);
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/heap.h"
+
+#include <string.h>
+
+#include "base/settings.h"
+#include "front/policy.h"
+#include "os/lock.h"
+#include "slab/pool.h"
+#include "space/meta.h"
+#include "space/purge.h"
+
+enum { CLOCK_EVERY = 16 }; /* refills between two looks at the clock, while anything is dirty */
+
+/* `first` is read without the lock: it only ever grows at the front. The rest is under `lock`. */
+static struct {
+	struct lock lock;
+	_Atomic(struct heap *) first;
+	struct heap *idle;
+	uint32_t owners; /* owner numbers given out */
+} registry;
+
+struct lock *heap_registry_lock(void) {
+	return &registry.lock;
+}
+
+struct heap *heap_registry(void) {
+	/* Acquire: the heap's constant fields. */
+	return atomic_load_explicit(&registry.first, memory_order_acquire);
+}
+
+static struct slab *of_ready_node(struct list_node *n) {
+	return LIST_ENTRY(n, struct slab, ready);
+}
+
+static struct slab *of_all_node(struct list_node *n) {
+	return LIST_ENTRY(n, struct slab, all);
+}
+
+static struct slab *slab_at(uintptr_t block) {
+	return pagemap_desc(block);
+}
+
+/* ---- making and retiring heaps ---- */
+
+static struct heap *new_heap_locked(void) {
+	if (registry.owners == TAG_OWNER_MAX)
+		return NULL;
+	struct heap *h = meta_alloc(sizeof *h);
+	if (h == NULL)
+		return NULL;
+	h->tag = ++registry.owners << TAG_OWNER_SHIFT;
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
+		h->classes[sc].capacity = (uint16_t)policy_initial_capacity(sc);
+	h->next = atomic_load_explicit(&registry.first, memory_order_relaxed);
+	atomic_store_explicit(&registry.first, h, memory_order_release);
+	return h;
+}
+
+static void put_idle(struct heap *h) {
+	lock_acquire(&registry.lock);
+	h->next_idle = registry.idle;
+	registry.idle = h;
+	lock_release(&registry.lock);
+}
+
+struct heap *heap_acquire(struct bin *bins, bool locked) {
+	lock_acquire(&registry.lock);
+	struct heap *h = registry.idle;
+	if (h != NULL)
+		registry.idle = h->next_idle;
+	else
+		h = new_heap_locked();
+	lock_release(&registry.lock);
+	if (h == NULL)
+		return NULL;
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
+		bins[sc] = (struct bin){ .room = h->classes[sc].capacity,
+		                         .magic = hak_size_classes[sc].magic };
+	h->bins = bins;
+	h->locked = locked;
+	inbox_open(&h->inbox);
+	return h;
+}
+
+/* ---- slabs of a heap ---- */
+
+static void add_slab(struct heap *h, struct slab *s) {
+	list_push(&h->classes[s->sc].all, &s->all);
+}
+
+static void unlink_slab(struct heap *h, struct slab *s) {
+	struct heap_class *hc = &h->classes[s->sc];
+	if (hc->current == s)
+		hc->current = NULL;
+	if (list_is_linked(&s->ready))
+		list_remove(&s->ready);
+	list_remove(&s->all);
+}
+
+static void delete_slab(struct heap *h, struct slab *s) {
+	unlink_slab(h, s);
+	h->count.slab_deleted++;
+	slab_delete(s);
+}
+
+static bool has_blocks(const struct slab *s) {
+	return s != NULL && (s->free_count != 0 || slab_has_uncarved(s));
+}
+
+/* Would the class have to go to the pool at once if this empty, ready slab went? */
+static bool is_last_source(const struct heap_class *hc, const struct slab *s) {
+	return hc->ready.first == &s->ready && s->ready.next == NULL && !has_blocks(hc->current);
+}
+
+/* A slab that is not current has new free blocks. */
+static void slab_gained_blocks(struct heap *h, struct slab *s) {
+	struct heap_class *hc = &h->classes[s->sc];
+	if (s == hc->current)
+		return;
+	if (!list_is_linked(&s->ready))
+		list_push(&hc->ready, &s->ready);
+	if (remote_all_home(s) && !is_last_source(hc, s))
+		delete_slab(h, s);
+}
+
+void heap_push_home(struct heap *h, struct slab *s, uintptr_t block) {
+	slab_push(s, block);
+	slab_gained_blocks(h, s);
+}
+
+void heap_drain_inbox(struct heap *h) {
+	if (inbox_is_empty(&h->inbox))
+		return;
+	struct slab *s = inbox_take(&h->inbox, false), *next;
+	for (; s != NULL; s = next) {
+		/* Before the slab leaves our hands: the next router overwrites the link. */
+		next = s->inbox_next;
+		/* Relaxed: only we make ourselves owner. */
+		if (atomic_load_explicit(&s->owner, memory_order_relaxed) != &h->inbox) {
+			remote_route(s);
+			continue;
+		}
+		if (s->free_count == 0)
+			remote_collect(s, true);
+		else
+			remote_unqueue(s);
+		slab_gained_blocks(h, s);
+	}
+}
+
+/* ---- refill ---- */
+
+static struct slab *take_ready(struct heap_class *hc) {
+	if (hc->ready.first == NULL)
+		return NULL;
+	struct slab *s = of_ready_node(hc->ready.first);
+	list_remove(&s->ready);
+	return s;
+}
+
+static struct slab *fresh_slab(struct heap *h, unsigned sc) {
+	struct slab *s = slab_new(sc);
+	if (s == NULL)
+		return NULL;
+	atomic_store_explicit(&s->owner, &h->inbox, memory_order_relaxed);
+	/* Releases the descriptor to whoever finds the tag. */
+	slab_set_tag(s, h->tag);
+	h->count.refill_fresh++;
+	return s;
+}
+
+/* A slab that may have blocks, for `current`; the stages in order of cost. */
+static struct slab *next_slab(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	struct slab *s = take_ready(hc);
+	if (s != NULL) {
+		h->count.refill_ready++;
+		return s;
+	}
+	heap_drain_inbox(h);
+	s = take_ready(hc);
+	if (s != NULL) {
+		h->count.refill_inbox++;
+		return s;
+	}
+	outbox_flush(&h->outbox);
+	s = pool_adopt(sc, &h->inbox, h->tag);
+	if (s != NULL)
+		h->count.refill_adopt++;
+	else
+		s = fresh_slab(h, sc);
+	if (s != NULL)
+		add_slab(h, s);
+	return s;
+}
+
+/* Moves the slab's own list to the bin as it is: no walk. */
+static void *take_own_list(struct heap *h, struct bin *b, struct slab *s) {
+	b->head = s->free;
+	b->room = h->classes[s->sc].capacity - (int32_t)s->free_count;
+	s->used += s->free_count;
+	s->free = slab_end(s);
+	s->free_count = 0;
+	h->count.refill_own++;
+	return bin_pop(b);
+}
+
+/* Carves the next blocks of the slab: one to hand out, the others for the bin. */
+static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
+	unsigned capacity = h->classes[s->sc].capacity;
+	unsigned n = policy_carve(s->sc, capacity);
+	if (n > s->capacity - s->carved)
+		n = s->capacity - s->carved;
+	uintptr_t first = s->base + (size_t)s->carved * s->block_size;
+	s->carved += n;
+	s->used += n;
+	uintptr_t link = slab_end(s);
+	for (unsigned i = n - 1; i > 0; i--) {
+		uintptr_t block = first + (size_t)i * s->block_size;
+		block_set_link(block, link);
+		link = link_encode(block);
+	}
+	b->head = link;
+	b->room = (int32_t)capacity - (int32_t)(n - 1);
+	h->count.refill_carve++;
+	*zerop = s->fresh_is_zero;
+	if (!s->fresh_is_zero)
+		block_set_link(first, 0); /* what was here before must not look like a link */
+	return (void *)first;
+}
+
+static void adapt_capacity(struct heap_class *hc, unsigned sc) {
+	hc->capacity = (uint16_t)policy_adapt(sc, hc->capacity, hc->overflows);
+	hc->overflows = 0;
+}
+
+static void tick(struct heap *h) {
+	if (++h->ticks % CLOCK_EVERY == 0 && purge_pending())
+		purge_tick();
+}
+
+void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
+	struct heap_class *hc = &h->classes[sc];
+	struct bin *b = &h->bins[sc];
+	*zerop = false;
+	tick(h);
+	adapt_capacity(hc, sc);
+	for (;;) {
+		struct slab *s = hc->current;
+		if (s != NULL) {
+			if (s->free_count == 0)
+				remote_collect(s, false);
+			if (s->free_count != 0)
+				return take_own_list(h, b, s);
+			if (slab_has_uncarved(s))
+				return carve(h, b, s, zerop);
+		}
+		hc->current = next_slab(h, sc);
+		if (hc->current == NULL)
+			return NULL;
+	}
+}
+
+/* ---- flush, retire, destroy ---- */
+
+static void flush_bin(struct heap *h, unsigned sc) {
+	struct bin *b = &h->bins[sc];
+	void *p;
+	while ((p = bin_pop(b)) != NULL)
+		heap_push_home(h, slab_at((uintptr_t)p), (uintptr_t)p);
+}
+
+/* Calls `visit` for every slab of the heap; it may remove the slab. */
+static void for_each_slab(struct heap *h, void (*visit)(struct heap *h, struct slab *s)) {
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		struct list_node *n = h->classes[sc].all.first, *next;
+		for (; n != NULL; n = next) {
+			next = n->next;
+			visit(h, of_all_node(n));
+		}
+	}
+}
+
+static void delete_if_empty(struct heap *h, struct slab *s) {
+	if (remote_all_home(s))
+		delete_slab(h, s);
+}
+
+void heap_flush(struct heap *h) {
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
+		flush_bin(h, sc);
+	outbox_flush(&h->outbox);
+	heap_drain_inbox(h);
+	for_each_slab(h, delete_if_empty);
+}
+
+static void disown_slab(struct heap *h, struct slab *s) {
+	unlink_slab(h, s);
+	remote_disown(s);
+}
+
+static void close_inbox(struct heap *h) {
+	struct slab *s = inbox_take(&h->inbox, true), *next;
+	for (; s != NULL; s = next) {
+		next = s->inbox_next;
+		remote_route(s);
+	}
+}
+
+void heap_retire(struct heap *h) {
+	heap_flush(h);
+	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
+	h->bins = NULL;
+	if (hak_settings.adopt) {
+		for_each_slab(h, disown_slab);
+		close_inbox(h);
+	}
+	put_idle(h);
+}
+
+static void destroy_slab(struct heap *h, struct slab *s) {
+	delete_slab(h, s);
+}
+
+void heap_destroy_slabs(struct heap *h) {
+	/* Nobody frees blocks of this heap any longer, and none of them is in an outbox (they are posted
+	   at once), so emptying the inbox leaves no slab queued. */
+	inbox_take(&h->inbox, false);
+	for_each_slab(h, destroy_slab);
+	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
+	h->bins = NULL;
+	put_idle(h);
+}
+
+/* ---- after fork ---- */
+
+static bool is_in_inbox(const struct inbox *in, const struct slab *s) {
+	const struct slab *at = atomic_load_explicit(&in->top, memory_order_relaxed);
+	for (; at != NULL && at != INBOX_CLOSED; at = at->inbox_next)
+		if (at == s)
+			return true;
+	return false;
+}
+
+/* The heap's thread was stopped inside a slow path: its lists cannot be trusted, so its free blocks
+   are lost to the child; what the child itself frees from now on is not. */
+static void disown_broken(struct slab *s, void *arg) {
+	struct heap *h = arg;
+	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != &h->inbox)
+		return;
+	s->free = slab_end(s);
+	s->free_count = 0;
+	s->carved = s->used = s->capacity;
+	s->ready = s->all = (struct list_node){ 0 };
+	remote_disown(s);
+}
+
+/* QUEUED but in no queue: its router is gone. */
+static void route_lost(struct slab *s, void *arg) {
+	if (!remote_is_queued(atomic_load_explicit(&s->remote, memory_order_relaxed)) ||
+	    list_is_linked(&s->pool_link))
+		return;
+	struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_relaxed);
+	if (owner == NULL || !is_in_inbox(owner, s))
+		remote_route(s);
+}
+
+static void retire_broken(struct heap *h) {
+	slab_for_each(disown_broken, h);
+	memset(h->classes, 0, sizeof h->classes);
+	h->outbox = (struct outbox){ 0 };
+	h->bins = NULL;
+	inbox_take(&h->inbox, true); /* its slabs are QUEUED and found by route_lost */
+	/* Not put up for reuse: if it was this thread's own, the interrupted call still goes on. */
+}
+
+static bool is_alone(const struct heap *mine) {
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		if (h != mine && h->bins != NULL && !h->locked)
+			return false;
+	return true;
+}
+
+void heap_registry_reset(void) {
+	registry.idle = NULL;
+}
+
+void heap_repair_after_fork(struct heap *mine) {
+	if (is_alone(mine))
+		return;
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		if (h != mine && h->bins != NULL && !h->locked && h->busy)
+			retire_broken(h);
+	slab_for_each(route_lost, NULL);
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		if (h != mine && h->bins != NULL && !h->locked)
+			heap_retire(h);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Heap: what a thread owns. Its slabs, its inbox, its outbox.
+ *
+ * Thread heaps are touched by their thread alone, except for the inbox, which any thread pushes to.
+ * A locked heap (front/alloc.h: first-class heaps, and the one that serves threads after their
+ * teardown) is touched under its lock. Heaps are never unmapped; a dead thread's heap has disowned
+ * its slabs, or kept them if adoption is off, and is taken up by the next new thread.
+ *
+ * A slab of the heap is, per class,
+ *   current     where blocks come from now; at most one
+ *   ready       in the ready list: not current, has blocks on its own list or remote list or
+ *               uncarved ones
+ *   full        neither: all its blocks are out. The first that comes home makes it ready.
+ * and always in `all`.
+ */
+#ifndef HAK_FRONT_HEAP_H
+#define HAK_FRONT_HEAP_H
+
+#include "base/list.h"
+#include "front/outbox.h"
+#include "front/tcache.h"
+#include "slab/remote.h"
+
+struct heap_class {
+	struct slab *current;
+	struct list ready;
+	struct list all;
+	uint16_t capacity;  /* blocks the bin may hold */
+	uint16_t overflows; /* frees that found the bin full since the last refill */
+};
+
+/* Slow-path events, counted by the heap's thread; read by others without order, as counters. */
+struct heap_counters {
+	uint64_t refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt, refill_fresh;
+	uint64_t bin_overflow, remote_free, slab_deleted;
+};
+
+struct heap {
+	struct inbox inbox HAK_CACHE_ALIGNED;
+	struct bin *bins HAK_CACHE_ALIGNED; /* the thread's, or a locked heap's own; NULL: no thread */
+	uint32_t tag;            /* owner number << TAG_OWNER_SHIFT; constant */
+	bool locked;             /* a locked heap */
+	volatile bool busy;      /* its thread is inside a slow path (read after fork) */
+	uint32_t ticks;          /* refills, for looking at the clock now and then */
+	struct heap *next;       /* registry of all heaps; constant */
+	struct heap *next_idle;  /* under the registry lock */
+	struct heap_counters count;
+	struct outbox outbox;
+	struct heap_class classes[SC_COUNT];
+};
+
+/* A heap for the calling thread, with these bins, which it fills in; recycled or new. NULL: out of
+   memory. Thread-safe. */
+struct heap *heap_acquire(struct bin *bins, bool locked);
+
+/* Brings bins and outbox home, gives up all slabs and puts the heap up for reuse. Its thread. */
+void heap_retire(struct heap *h);
+
+/* A block of class `sc` for an empty bin, and more in the bin. `zerop`: whether the block is known to
+   be all zero. NULL: out of memory. */
+void *heap_refill(struct heap *h, unsigned sc, bool *zerop);
+
+/* Puts a block of one of the heap's slabs on the slab's own list. */
+void heap_push_home(struct heap *h, struct slab *s, uintptr_t block);
+
+/* Takes up what other threads freed. */
+void heap_drain_inbox(struct heap *h);
+
+/* Brings every cached block home, to its slab or to its owner. */
+void heap_flush(struct heap *h);
+
+/* Deletes all slabs whatever they hold. Locked heaps only. */
+void heap_destroy_slabs(struct heap *h);
+
+/* All heaps ever made, newest first; linked by `next`. */
+struct heap *heap_registry(void);
+
+/* In a fork child: the heaps other than `mine` lost their threads; takes their slabs away from them.
+   Returns after every slab has an owner or is in the pool. */
+void heap_repair_after_fork(struct heap *mine);
+
+struct lock *heap_registry_lock(void);
+
+/* After fork with that lock held by a thread that is gone: forgets the idle heaps. */
+void heap_registry_reset(void);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/large.h"
+
+#include "base/bits.h"
+#include "front/bigcache.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "slab/size_class.h"
+#include "space/meta.h"
+#include "space/pagemap.h"
+
+/* `unused` is under `lock`: descriptors without a block. */
+static struct {
+	struct lock lock;
+	struct list unused;
+} larges;
+
+struct lock *large_lock(void) {
+	return &larges.lock;
+}
+
+void large_reset(void) {
+	larges.unused.first = NULL;
+}
+
+static struct large *new_descriptor(void) {
+	lock_acquire(&larges.lock);
+	struct list_node *n = larges.unused.first;
+	if (n != NULL)
+		list_remove(n);
+	lock_release(&larges.lock);
+	return n != NULL ? LIST_ENTRY(n, struct large, bin_link) : meta_alloc(sizeof(struct large));
+}
+
+static void put_descriptor(struct large *l) {
+	lock_acquire(&larges.lock);
+	list_push(&larges.unused, &l->bin_link);
+	lock_release(&larges.lock);
+}
+
+static uintptr_t base_of(const struct large *l) {
+	return (uintptr_t)l->span.base;
+}
+
+static size_t granules_for(size_t size) {
+	return (size + GRANULE - 1) >> GRANULE_SHIFT;
+}
+
+static bool is_big(const struct large *l) {
+	return l->span.ss == NULL;
+}
+
+static void count_big(ptrdiff_t granules) {
+	/* Relaxed: a counter. */
+	__atomic_fetch_add(&hak_space.big, (size_t)granules, __ATOMIC_RELAXED);
+}
+
+size_t large_good_size(size_t size) {
+	size_t page = os_facts.page_size;
+	return size > PTRDIFF_MAX - GRANULE ? 0 : align_up(size, page);
+}
+
+struct large *large_of(uintptr_t addr) {
+	if (pagemap_tag_checked(addr) != TAG_LARGE)
+		return NULL;
+	struct large *l = pagemap_desc(addr);
+	/* Relaxed: the holder of the block knows; for others it is a guess either way. */
+	bool live = atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE;
+	return live && addr - base_of(l) < l->usable ? l : NULL;
+}
+
+/* ---- allocation ---- */
+
+static struct large *alloc_in_superslab(size_t size) {
+	struct large *l = new_descriptor();
+	if (l == NULL)
+		return NULL;
+	if (!span_alloc(granules_for(size), SPAN_LARGE, &l->span)) {
+		put_descriptor(l);
+		return NULL;
+	}
+	if (is_big(l)) /* SuperSlabs are off */
+		count_big((ptrdiff_t)l->span.granules);
+	l->touched = 0;
+	pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
+	return l;
+}
+
+static struct large *map_big(size_t granules, size_t align) {
+	size_t bytes = granules << GRANULE_SHIFT;
+	struct large *l = new_descriptor();
+	if (l == NULL)
+		return NULL;
+	void *p = os_map_aligned(bytes, max_size(align, GRANULE));
+	if (p == NULL || !pagemap_cover((uintptr_t)p, granules)) {
+		if (p != NULL)
+			os_unmap(p, bytes);
+		put_descriptor(l);
+		return NULL;
+	}
+	l->span = (struct span){ .base = p, .granules = granules, .zero = true };
+	l->touched = 0;
+	pagemap_set((uintptr_t)p, granules, TAG_LARGE, l);
+	return l;
+}
+
+static struct large *alloc_big(size_t size, size_t align) {
+	size_t granules = granules_for(size);
+	struct large *l = align <= GRANULE ? bigcache_take(granules) : NULL;
+	if (l != NULL) {
+		l->span.zero = false;
+		pagemap_set(base_of(l), 1, TAG_LARGE, l);
+	} else {
+		l = map_big(granules, align);
+	}
+	if (l != NULL)
+		count_big((ptrdiff_t)l->span.granules);
+	return l;
+}
+
+struct large *large_alloc(size_t size, size_t align, bool *zerop) {
+	size_t usable = large_good_size(max_size(size, 1));
+	if (usable == 0 || align > PTRDIFF_MAX / 2)
+		return NULL;
+	bool big = usable >= LARGE_BIG_MIN || align > GRANULE;
+	struct large *l = big ? alloc_big(usable, align) : alloc_in_superslab(usable);
+	if (l == NULL)
+		return NULL;
+	l->usable = usable;
+	l->touched = max_size(l->touched, usable);
+	l->heap = NULL;
+	*zerop = l->span.zero;
+	/* Release: who finds the block by its address sees the descriptor filled in. */
+	atomic_store_explicit(&l->state, LARGE_LIVE, memory_order_release);
+	return l;
+}
+
+/* ---- free ---- */
+
+void large_release(struct large *l) {
+	size_t bytes = l->span.granules << GRANULE_SHIFT;
+	size_t usable = l->usable;
+	uintptr_t base = base_of(l);
+	/* Tags first: once unmapped, the addresses may become somebody else's at once. The trace lets a
+	   second free be named. */
+	pagemap_set_tag(base, l->span.granules, TAG_NONE);
+	pagemap_set(base, 1, TAG_LARGE_FREED, (void *)usable);
+	/* If the system refuses, the address space is lost but not the memory. */
+	if (!os_unmap((void *)base, bytes))
+		os_purge((void *)base, bytes);
+	put_descriptor(l);
+}
+
+bool large_free(struct large *l) {
+	uint32_t live = LARGE_LIVE;
+	/* Acquire-release: of two frees one wins, and it sees what the block's holder wrote. */
+	if (!atomic_compare_exchange_strong_explicit(&l->state, &live, LARGE_FREED,
+	                                             memory_order_acq_rel, memory_order_relaxed))
+		return false;
+	if (!is_big(l)) {
+		struct span span = l->span;
+		span.was_large = true;
+		span.last_size = l->usable;
+		size_t touched = l->touched;
+		put_descriptor(l);
+		span_free(&span, touched);
+		return true;
+	}
+	count_big(-(ptrdiff_t)l->span.granules);
+	pagemap_set(base_of(l), 1, TAG_LARGE_FREED, (void *)l->usable);
+	bigcache_put(l);
+	return true;
+}
+
+/* ---- resizing ---- */
+
+static bool resize_in_superslab(struct large *l, size_t granules) {
+	size_t old = l->span.granules;
+	if (granules < old) {
+		span_shrink(&l->span, granules);
+		return true;
+	}
+	bool zero;
+	if (!span_extend(&l->span, granules, &zero))
+		return false;
+	pagemap_set(base_of(l) + (old << GRANULE_SHIFT), granules - old, TAG_LARGE, l);
+	return true;
+}
+
+static bool resize_big(struct large *l, size_t granules) {
+	size_t old = l->span.granules;
+	uintptr_t end = base_of(l) + (min_size(old, granules) << GRANULE_SHIFT);
+	if (granules < old) {
+		/* Keep the pages unless it is worth a system call. */
+		if (old - granules < old / 8)
+			return true;
+		pagemap_set_tag(end, old - granules, TAG_NONE);
+		if (!os_unmap((void *)end, (old - granules) << GRANULE_SHIFT)) {
+			pagemap_set(end, old - granules, TAG_LARGE, l);
+			return true;
+		}
+	} else {
+		if (!pagemap_cover(end, granules - old) ||
+		    !os_resize((void *)base_of(l), old << GRANULE_SHIFT, granules << GRANULE_SHIFT))
+			return false;
+		pagemap_set(end, granules - old, TAG_LARGE, l);
+	}
+	l->span.granules = granules;
+	count_big((ptrdiff_t)granules - (ptrdiff_t)old);
+	return true;
+}
+
+bool large_resize(struct large *l, size_t size) {
+	size_t usable = large_good_size(size);
+	if (usable == 0)
+		return false;
+	size_t granules = granules_for(usable);
+	if (granules != l->span.granules &&
+	    !(is_big(l) ? resize_big(l, granules) : resize_in_superslab(l, granules)))
+		return false;
+	l->usable = usable;
+	l->touched = max_size(l->touched, usable);
+	return true;
+}
+
+bool large_move(struct large *l, size_t size) {
+	size_t usable = large_good_size(size);
+	if (usable == 0 || !is_big(l))
+		return false;
+	size_t old = l->span.granules;
+	/* An eighth more address space: a block that grows step by step moves only now and then. */
+	size_t granules = granules_for(usable) + granules_for(usable) / 8;
+	char *target = os_map_aligned(granules << GRANULE_SHIFT, GRANULE);
+	if (target == NULL)
+		return false;
+	uintptr_t from = base_of(l);
+	pagemap_set_tag(from, old, TAG_NONE);
+	if (!pagemap_cover((uintptr_t)target, granules) ||
+	    !os_move((void *)from, old << GRANULE_SHIFT, granules << GRANULE_SHIFT, target)) {
+		pagemap_set(from, old, TAG_LARGE, l);
+		os_unmap(target, granules << GRANULE_SHIFT);
+		return false;
+	}
+	pagemap_set(from, 1, TAG_LARGE_FREED, (void *)l->usable);
+	l->span.base = target;
+	l->span.granules = granules;
+	l->usable = usable;
+	l->touched = max_size(l->touched, usable);
+	pagemap_set((uintptr_t)target, granules, TAG_LARGE, l);
+	count_big((ptrdiff_t)granules - (ptrdiff_t)old);
+	return true;
+}

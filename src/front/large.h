@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Large blocks: more than SC_MAX_SIZE bytes, or aligned to more than that. One block per span:
+ *
+ *   up to 512 KiB              granules of a SuperSlab, next to slabs
+ *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in BigCache when freed
+ *   2 MiB and more (L2)        likewise
+ *
+ * Every granule of a live block carries TAG_LARGE and points at the descriptor. The descriptor is the
+ * block holder's: fields change only in the calls that are given the block. `state` alone is atomic,
+ * so that of two threads freeing one block exactly one wins.
+ */
+#ifndef HAK_FRONT_LARGE_H
+#define HAK_FRONT_LARGE_H
+
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "space/superslab.h"
+
+#define LARGE_BIG_MIN ((size_t)512 << 10) /* from here on: a mapping of its own */
+#define LARGE_L2_MIN ((size_t)2 << 20)
+
+enum large_state { LARGE_LIVE = 1, LARGE_FREED };
+
+struct large {
+	struct span span;           /* base, granules */
+	size_t usable;              /* bytes of it the program may use: whole pages */
+	size_t touched;             /* bytes from the start that may be resident */
+	_Atomic uint32_t state;
+	struct locked_heap *heap;   /* the first-class heap it belongs to, or NULL */
+	struct list_node heap_link; /* under that heap's lock */
+	struct list_node bin_link;  /* BigCache: under its lock */
+	struct queue_node age_link; /* BigCache: under its lock */
+	uint64_t freed_ms;          /* BigCache: under its lock */
+};
+
+/* A block of at least `size` bytes at a multiple of `align`. `zerop`: whether it reads as zero.
+   NULL: out of memory. */
+struct large *large_alloc(size_t size, size_t align, bool *zerop);
+
+/* Gives the memory and the descriptor of a freed block with a mapping of its own back. */
+void large_release(struct large *l);
+
+/* Frees the block. False: somebody else freed it already. */
+bool large_free(struct large *l);
+
+/* Makes the block hold `size` > SC_MAX_SIZE bytes where it is. */
+bool large_resize(struct large *l, size_t size);
+
+/* Moves the block, by moving its pages, to where `size` bytes fit. False: not possible that way. */
+bool large_move(struct large *l, size_t size);
+
+/* The usable size large_alloc gives a request; 0 if it must fail. */
+size_t large_good_size(size_t size);
+
+/* The descriptor if `addr` lies in a live large block, else NULL. */
+struct large *large_of(uintptr_t addr);
+
+struct lock *large_lock(void);
+
+/* After fork with that lock held by a thread that is gone: forgets the unused descriptors. */
+void large_reset(void);
+
+#endif

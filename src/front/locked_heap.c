@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/locked_heap.h"
+
+#include "front/alloc.h"
+#include "front/large.h"
+#include "space/meta.h"
+
+static struct {
+	struct lock lock;
+	struct list unused;
+} locked;
+
+static struct locked_heap *new_descriptor(void) {
+	lock_acquire(&locked.lock);
+	struct list_node *n = locked.unused.first;
+	if (n != NULL)
+		list_remove(n);
+	lock_release(&locked.lock);
+	return n != NULL ? LIST_ENTRY(n, struct locked_heap, unused)
+	                 : meta_alloc(sizeof(struct locked_heap));
+}
+
+static void put_descriptor(struct locked_heap *lh) {
+	lock_acquire(&locked.lock);
+	list_push(&locked.unused, &lh->unused);
+	lock_release(&locked.lock);
+}
+
+struct locked_heap *locked_heap_new(void) {
+	struct locked_heap *lh = new_descriptor();
+	if (lh == NULL)
+		return NULL;
+	lh->heap = heap_acquire(lh->bins, true);
+	if (lh->heap == NULL) {
+		put_descriptor(lh);
+		return NULL;
+	}
+	return lh;
+}
+
+void *locked_heap_alloc(struct locked_heap *lh, size_t size, size_t align, bool zero) {
+	lock_acquire(&lh->lock);
+	void *p = alloc_block(lh->heap, size, align, zero);
+	struct large *l = p != NULL ? large_of((uintptr_t)p) : NULL;
+	if (l != NULL) {
+		l->heap = lh;
+		list_push(&lh->larges, &l->heap_link);
+	}
+	lock_release(&lh->lock);
+	return p;
+}
+
+void locked_heap_forget(struct large *l) {
+	struct lock *lock = &l->heap->lock;
+	lock_acquire(lock);
+	if (list_is_linked(&l->heap_link))
+		list_remove(&l->heap_link);
+	lock_release(lock);
+}
+
+void locked_heap_destroy(struct locked_heap *lh) {
+	while (lh->larges.first != NULL) {
+		struct large *l = LIST_ENTRY(lh->larges.first, struct large, heap_link);
+		list_remove(&l->heap_link);
+		large_free(l);
+	}
+	heap_destroy_slabs(lh->heap);
+	lh->heap = NULL;
+	put_descriptor(lh);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Locked heap: a heap that any thread may use, one at a time. First-class heaps are locked heaps, and
+ * one of them serves threads that have been torn down (abi/lifecycle.c).
+ *
+ * Its blocks are always freed as remote ones: no thread's tag matches. Posts to it skip the outbox,
+ * so that nothing of it lingers elsewhere when it is destroyed.
+ */
+#ifndef HAK_FRONT_LOCKED_HEAP_H
+#define HAK_FRONT_LOCKED_HEAP_H
+
+#include "base/list.h"
+#include "front/heap.h"
+#include "os/lock.h"
+
+struct large;
+
+struct locked_heap {
+	struct lock lock;        /* guards everything below and `heap` */
+	struct heap *heap;
+	struct list larges;      /* its large blocks */
+	struct list_node unused; /* descriptor without a heap */
+	struct bin bins[SC_COUNT];
+};
+
+struct locked_heap *locked_heap_new(void);
+
+/* As alloc_block. Takes the lock. */
+void *locked_heap_alloc(struct locked_heap *lh, size_t size, size_t align, bool zero);
+
+/* Unlinks a large block that is about to be freed. Takes the lock. */
+void locked_heap_forget(struct large *l);
+
+/* Frees all blocks and the heap. */
+void locked_heap_destroy(struct locked_heap *lh);
+
+#endif

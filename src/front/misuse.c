@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/misuse.h"
+
+#include "base/report.h"
+#include "front/heap.h"
+#include "front/large.h"
+#include "front/tcache.h"
+
+static const char *const op_names[] = { "free", "realloc", "malloc_usable_size" };
+
+/* ---- reports ---- */
+
+static void line_block_size(struct line *l, size_t size) {
+	line_str(l, " (");
+	line_dec(l, size);
+	line_str(l, "-byte block");
+}
+
+void misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
+	struct line l;
+	line_begin(&l);
+	if (op == OP_FREE) {
+		line_str(&l, "double free of ");
+	} else {
+		line_str(&l, op_names[op]);
+		line_str(&l, " of freed block ");
+	}
+	line_ptr(&l, (void *)addr);
+	line_block_size(&l, size);
+	line_str(&l, ")");
+	line_die(&l);
+}
+
+_Noreturn HAK_COLD static void die_interior(enum misuse_op op, uintptr_t addr, uintptr_t block,
+                                            size_t size) {
+	struct line l;
+	line_begin(&l);
+	line_str(&l, op_names[op]);
+	line_str(&l, " of interior pointer ");
+	line_ptr(&l, (void *)addr);
+	line_block_size(&l, size);
+	line_str(&l, " at ");
+	line_ptr(&l, (void *)block);
+	line_str(&l, ")");
+	line_die(&l);
+}
+
+void misuse_invalid(enum misuse_op op, uintptr_t addr) {
+	struct line l;
+	line_begin(&l);
+	line_str(&l, op_names[op]);
+	line_str(&l, " of invalid pointer ");
+	line_ptr(&l, (void *)addr);
+	line_die(&l);
+}
+
+/* ---- is a block on a free list? ---- */
+
+/* The slab of class `sc` that a decoded link leads to, or NULL. */
+static const struct slab *link_target(unsigned sc, uintptr_t decoded) {
+	uint32_t tag = pagemap_tag_checked(decoded);
+	if ((tag & TAG_CODE_MASK) >> SC_CODE_SHIFT != sc)
+		return NULL;
+	return pagemap_desc(decoded);
+}
+
+/* Could the block's first word have been written by us? */
+static bool has_plausible_link(const struct slab *s, uintptr_t block) {
+	uintptr_t next = link_decode(block_link(block));
+	const struct slab *target = link_target(s->sc, next);
+	if (target == NULL)
+		return false;
+	return link_is_end(next) ? next == (target->base | 1) : slab_has_block(target, next);
+}
+
+/* Walks a list that other threads may be changing: a wrong turn ends the walk, nothing worse. */
+static bool list_contains(unsigned sc, uintptr_t link, uintptr_t block) {
+	for (unsigned steps = 0; steps < 1u << 16; steps++) {
+		uintptr_t at = link_decode(link);
+		if (at == block)
+			return true;
+		if (link_is_end(at))
+			return false;
+		const struct slab *s = link_target(sc, at);
+		if (s == NULL || !slab_has_block(s, at))
+			return false;
+		link = block_link(at);
+	}
+	return false;
+}
+
+static bool outbox_contains(const struct outbox *o, const struct slab *s, uintptr_t block) {
+	for (unsigned i = 0; i < OUTBOX_SLOTS; i++)
+		if (o->slot[i].slab == s &&
+		    list_contains(s->sc, link_encode(o->slot[i].batch.first), block))
+			return true;
+	return false;
+}
+
+/*
+ * Every place a free block can be: its slab's two lists, any bin of its class, any outbox. Looking
+ * at other threads' is a race, and reading the bins of a thread that exits this moment may even
+ * fault; but we only come here with a block whose first word is a link, which a correct program has
+ * only by copying uninitialised memory. For that program's sake a link alone is no proof.
+ */
+HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
+	if (!has_plausible_link(s, block))
+		return false;
+	if (list_contains(s->sc, s->free, block))
+		return true;
+	uintptr_t remote = remote_first(atomic_load_explicit(&s->remote, memory_order_acquire));
+	if (remote != 0 && list_contains(s->sc, link_encode(remote), block))
+		return true;
+	for (const struct heap *h = heap_registry(); h != NULL; h = h->next) {
+		const struct bin *bins = h->bins;
+		if (bins != NULL && list_contains(s->sc, bins[s->sc].head, block))
+			return true;
+		if (outbox_contains(&h->outbox, s, block))
+			return true;
+	}
+	return false;
+}
+
+/* ---- checks ---- */
+
+void misuse_check_block(enum misuse_op op, const struct slab *s, uintptr_t addr) {
+	if (HAK_UNLIKELY(!slab_has_block(s, addr))) {
+		uintptr_t off = addr - s->base;
+		uintptr_t block = addr - off % s->block_size;
+		if (off / s->block_size < s->carved)
+			die_interior(op, addr, block, s->block_size);
+		misuse_invalid(op, addr);
+	}
+	if (HAK_UNLIKELY(block_looks_free(addr, slab_end(s))) && block_is_free(s, addr))
+		misuse_freed(op, addr, s->block_size);
+}
+
+static void check_large(enum misuse_op op, uintptr_t addr) {
+	const struct large *l = pagemap_desc(addr);
+	uintptr_t base = (uintptr_t)l->span.base;
+	if (addr == base)
+		return; /* freed this moment by another thread: the caller finds out */
+	if (atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE &&
+	    addr - base < l->usable)
+		die_interior(op, addr, base, l->usable);
+	misuse_invalid(op, addr);
+}
+
+void misuse_check_granule(enum misuse_op op, uint32_t tag, uintptr_t addr) {
+	size_t size;
+	switch (tag) {
+	case TAG_LARGE:
+		check_large(op, addr);
+		return;
+	case TAG_LARGE_FREED:
+		/* Only the very address says anything: the memory behind it may be somebody else's. */
+		if (addr % GRANULE == 0)
+			misuse_freed(op, addr, (size_t)pagemap_desc(addr));
+		return;
+	default:
+		size = (size_t)pagemap_desc(addr);
+		if (size != 0 && addr % GRANULE % size == 0)
+			misuse_freed(op, addr, size);
+		misuse_invalid(op, addr);
+	}
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Misuse: telling a wrong pointer from a right one on the slow paths, and the one line that ends the
+ * program. Nothing here changes the heap.
+ */
+#ifndef HAK_FRONT_MISUSE_H
+#define HAK_FRONT_MISUSE_H
+
+#include "base/compiler.h"
+
+struct slab;
+
+/* What the program asked for; the word the report uses. */
+enum misuse_op { OP_FREE, OP_REALLOC, OP_USABLE_SIZE };
+
+/* Returns if `addr`, which lies in a granule of `s`, is a block that is with the program. */
+void misuse_check_block(enum misuse_op op, const struct slab *s, uintptr_t addr);
+
+/* An address whose granule is ours but holds no live block there: tag TAG_FREE, TAG_LARGE or
+   TAG_LARGE_FREED. Returns only if it need not be ours after all. */
+void misuse_check_granule(enum misuse_op op, uint32_t tag, uintptr_t addr);
+
+/* `addr` is a large block that is free. */
+_Noreturn HAK_COLD void misuse_freed(enum misuse_op op, uintptr_t addr, size_t size);
+
+/* `addr` is nobody's. */
+_Noreturn HAK_COLD void misuse_invalid(enum misuse_op op, uintptr_t addr);
+
+#endif

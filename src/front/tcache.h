@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The thread cache: per class a bin of free blocks, and the fast paths of malloc and free.
+ *
+ * Thread-local, touched by its thread alone. All zero is the inert state, before a thread's first
+ * allocation and after its teardown: every bin reads as empty (a head of 0 decodes to an odd
+ * address), and tag 0 makes free either miss or land in bin 0, whose magic 0 refuses every block.
+ * So a mode in which a thread must not be served here is data, not a branch.
+ *
+ * A bin:
+ *   head   link value of the first block (slab/slab.h): what is stored in a block that is pushed
+ *   room   blocks it may still take; negative when a whole slab list was moved in
+ *   magic  the class's divisibility constant: for a slab of one granule, an offset is a multiple of
+ *          the block size iff offset * magic mod 2^32 < magic (Lemire, Kaser, Kurz 2019; exact for
+ *          16-bit offsets and sizes). 0 sends every free out of line.
+ */
+#ifndef HAK_FRONT_TCACHE_H
+#define HAK_FRONT_TCACHE_H
+
+#include "base/compiler.h"
+#include "slab/slab.h"
+#include "space/pagemap.h"
+
+struct bin {
+	uintptr_t head;
+	int32_t room;
+	uint32_t magic;
+};
+static_assert(sizeof(struct bin) == 1 << SC_CODE_SHIFT, "class codes are byte offsets of bins");
+
+struct tcache {
+	struct bin bin[SC_COUNT];
+	uint32_t tag;      /* owner << TAG_OWNER_SHIFT of the thread's heap; 0: none */
+	bool torn_down;    /* the thread's exit hook has run: it never gets a heap again */
+	struct heap *heap; /* NULL: none */
+};
+static_assert(sizeof(struct tcache) <= 1024, "must fit the static TLS surplus when dlopened");
+
+extern HAK_TLS struct tcache hak_tcache;
+
+/* Suspicious: may be on a free list, since its first word decodes into the window of one. */
+HAK_INLINE bool block_looks_free(uintptr_t block, uintptr_t head) {
+	return (block_link(block) ^ head) >> LINK_WINDOW_SHIFT == 0;
+}
+
+/* The next block of a bin, or NULL. Clears the link: it must not be taken for one when the block
+   comes back, nor leak the key. */
+HAK_INLINE void *bin_pop(struct bin *b) {
+	uintptr_t block = link_decode(b->head);
+	if (HAK_UNLIKELY(link_is_end(block)))
+		return NULL;
+	b->room++;
+	b->head = block_link(block);
+	block_set_link(block, 0);
+	return (void *)block;
+}
+
+HAK_INLINE void bin_push(struct bin *b, uintptr_t block) {
+	block_set_link(block, b->head);
+	b->head = link_encode(block);
+}
+
+/* The fast path of malloc: one data test, is the bin empty? NULL: take the slow path. */
+HAK_INLINE void *tcache_alloc(size_t size) {
+	if (HAK_UNLIKELY(size > SC_MAX_SIZE))
+		return NULL;
+	return bin_pop((struct bin *)((char *)hak_tcache.bin + sc_code(size)));
+}
+
+/* The fast path of free: one ownership test, two misuse tests, and is there room? False: nothing has
+   been done, take the slow path. */
+HAK_INLINE bool tcache_free(void *ptr) {
+	uintptr_t addr = (uintptr_t)ptr;
+	uint32_t code = pagemap_tag(addr) ^ hak_tcache.tag;
+	if (HAK_UNLIKELY(code >= SC_CODE_END))
+		return false;
+	struct bin *b = (struct bin *)((char *)hak_tcache.bin + code);
+	uint32_t remainder = (uint16_t)addr * b->magic;
+	__asm__("" : "+m"(b->magic)); /* compare with memory rather than spend an instruction on a load */
+	if (HAK_UNLIKELY(remainder >= b->magic))
+		return false;
+	uintptr_t head = b->head;
+	if (HAK_UNLIKELY(block_looks_free(addr, head)))
+		return false;
+	if (HAK_UNLIKELY(--b->room < 0)) {
+		b->room++;
+		return false;
+	}
+	block_set_link(addr, head);
+	b->head = link_encode(addr);
+	return true;
+}
+
+#endif

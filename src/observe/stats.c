@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#include "observe/stats.h"
+
+#include <unistd.h>
+
+#include "base/report.h"
+#include "build_options.h"
+#include "front/bigcache.h"
+#include "front/heap.h"
+#include "os/lock.h"
+#include "slab/slab.h"
+#include "space/meta.h"
+#include "space/superslab.h"
+
+static void add_slab(struct slab *s, void *arg) {
+	struct stats *st = arg;
+	uint64_t remote = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	size_t used = __atomic_load_n(&s->used, __ATOMIC_RELAXED), home = remote_count(remote);
+	size_t live = used > home ? used - home : 0;
+	st->slabs++;
+	st->live_blocks += live;
+	st->live += live * s->block_size;
+}
+
+void stats_collect(struct stats *s) {
+	*s = (struct stats){ 0 };
+	lock_acquire(slab_lock());
+	slab_for_each(add_slab, s);
+	lock_release(slab_lock());
+	lock_acquire(space_lock());
+	struct space_stats space = hak_space;
+	lock_release(space_lock());
+	s->bigcache = bigcache_bytes();
+	s->big = space.big * GRANULE;
+	s->mapped = space.superslabs * SUPERSLAB + space.alone * GRANULE + s->big + s->bigcache;
+	s->live += s->big;
+	s->dirty = space.dirty * GRANULE;
+	s->free_bytes = s->mapped > s->live ? s->mapped - s->live : 0;
+	s->metadata = meta_used();
+}
+
+struct mallinfo2 stats_mallinfo2(void) {
+	struct stats s;
+	stats_collect(&s);
+	return (struct mallinfo2){
+		.arena = s.mapped - s.big,
+		.ordblks = s.slabs,
+		.hblks = s.big / LARGE_BIG_MIN,
+		.hblkhd = s.big,
+		.uordblks = s.live,
+		.fordblks = s.free_bytes,
+		.keepcost = s.dirty,
+	};
+}
+
+struct row {
+	const char *name, *xml;
+	size_t value;
+};
+enum { ROWS = 8 };
+
+static void fill_rows(struct row row[ROWS]) {
+	struct stats s;
+	stats_collect(&s);
+	row[0] = (struct row){ "mapped", "mapped", s.mapped };
+	row[1] = (struct row){ "live", "live", s.live };
+	row[2] = (struct row){ "live blocks", "live_blocks", s.live_blocks };
+	row[3] = (struct row){ "free", "free", s.free_bytes };
+	row[4] = (struct row){ "dirty", "dirty", s.dirty };
+	row[5] = (struct row){ "large", "large", s.big };
+	row[6] = (struct row){ "BigCache", "bigcache", s.bigcache };
+	row[7] = (struct row){ "metadata", "metadata", s.metadata };
+}
+
+void stats_print(void) {
+	struct row row[ROWS];
+	fill_rows(row);
+	for (int i = 0; i < ROWS; i++) {
+		struct line l;
+		line_begin(&l);
+		line_str(&l, row[i].name);
+		line_str(&l, " ");
+		line_dec(&l, row[i].value);
+		line_write(&l);
+	}
+}
+
+int stats_print_xml(FILE *stream) {
+	struct row row[ROWS];
+	fill_rows(row);
+	fputs("<malloc version=\"hakmem-1\">\n", stream);
+	for (int i = 0; i < ROWS; i++)
+		fprintf(stream, "<total type=\"%s\" size=\"%zu\"/>\n", row[i].xml, row[i].value);
+	fputs("</malloc>\n", stream);
+	return ferror(stream) ? -1 : 0;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A mutex on one futex word: 0 free, 1 held, 2 held and somebody sleeps.
+ *
+ * Not recursive. Holders run a bounded stretch of our own code and system calls that do not block,
+ * never user code: fork may therefore wait for them (abi/lifecycle.c).
+ */
+#ifndef HAK_OS_LOCK_H
+#define HAK_OS_LOCK_H
+
+#include <stdatomic.h>
+
+#include "base/compiler.h"
+
+struct lock {
+	_Atomic uint32_t word;
+};
+
+void lock_acquire_slow(struct lock *l);
+void lock_release_slow(struct lock *l);
+
+HAK_INLINE bool lock_try(struct lock *l) {
+	uint32_t expected = 0;
+	/* Acquire: what the last holder wrote is seen. */
+	return atomic_compare_exchange_strong_explicit(&l->word, &expected, 1, memory_order_acquire,
+	                                               memory_order_relaxed);
+}
+
+HAK_INLINE void lock_acquire(struct lock *l) {
+	if (HAK_UNLIKELY(!lock_try(l)))
+		lock_acquire_slow(l);
+}
+
+HAK_INLINE void lock_release(struct lock *l) {
+	/* Release: what we wrote is seen by the next holder. */
+	if (HAK_UNLIKELY(atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2))
+		lock_release_slow(l);
+}
+
+/* Only in a child of fork, where no other thread exists. */
+HAK_INLINE void lock_reset(struct lock *l) {
+	atomic_store_explicit(&l->word, 0, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What HAKMEM asks of the operating system: the whole platform contract. One file per system
+ * implements it (os_linux.c).
+ *
+ * None of these functions touches errno, allocates, takes a lock or is interposable: they make the
+ * system call themselves. Sizes are bytes; addresses and sizes are multiples of the page size
+ * unless noted.
+ */
+#ifndef HAK_OS_OS_H
+#define HAK_OS_OS_H
+
+#include "base/compiler.h"
+
+/* Facts about the process, set by os_init and constant afterwards. */
+struct os_facts {
+	size_t page_size;
+	bool secure;        /* AT_SECURE: the environment is not to be trusted */
+	uint64_t random[2]; /* 16 random bytes from the kernel */
+};
+extern struct os_facts os_facts;
+
+/* Fills os_facts from the auxiliary vector. No system call. */
+void os_init(void);
+
+/* Fresh zero memory, readable and writable, near `hint` if that is free (NULL: anywhere). NULL when
+   the system has none. */
+void *os_map(void *hint, size_t size);
+
+/* As os_map with an address that is a multiple of `align` (a power of two, at least a page). */
+void *os_map_aligned(size_t size, size_t align);
+
+/* Gives address space back. False if the system refuses (a mapping split would exceed its limit);
+   the memory then stays mapped. */
+bool os_unmap(void *addr, size_t size);
+
+/* Drops the contents: the pages read as zero afterwards and cost no memory until touched. False if
+   the system refuses; contents are then unspecified but the memory stays usable. */
+bool os_purge(void *addr, size_t size);
+
+/* Asks for huge pages. Advice only. */
+void os_advise_huge(void *addr, size_t size);
+
+/* Grows or shrinks a mapping in place. False: unchanged. */
+bool os_resize(void *addr, size_t old_size, size_t new_size);
+
+/* Moves the pages of a mapping, without copying, to `target`, which is a mapping of `new_size` that
+   is replaced. False: both unchanged. */
+bool os_move(void *addr, size_t old_size, size_t new_size, void *target);
+
+/* Milliseconds of a clock that never goes back; coarse. */
+uint64_t os_now_ms(void);
+
+/* Sleeps while *`word` == `value`; may return early. */
+void os_wait(const void *word, uint32_t value);
+
+/* Wakes one sleeper of os_wait. */
+void os_wake(const void *word);
+
+/* Lets another thread run. */
+void os_pause(void);
+
+/* Reads at most `size` bytes of the regular file `path`. Number of bytes, or -1. */
+ptrdiff_t os_read_file(const char *path, char *buf, size_t size);
+
+/* Id of the calling thread. */
+int os_thread_id(void);
+
+/* Is the page that holds `addr` mapped? For the path that ends in a report only. */
+bool os_is_mapped(const void *addr);
+
+/* The current end of the brk heap, where libc's allocator keeps its main arena. */
+uintptr_t os_brk_end(void);
+
+#endif

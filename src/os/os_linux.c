@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The platform contract on Linux: raw system calls, so that neither errno nor a library that
+ * interposes libc's wrappers (a fake clock, an mmap tracer) is involved.
+ *
+ * After the constructor only mmap, munmap, mremap, madvise, futex, brk and clock_gettime are used:
+ * sandboxes that permit what libc's malloc needs permit us.
+ */
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+
+struct os_facts os_facts;
+
+/* Result as the kernel gives it: -4095..-1 is an error number. */
+#if defined(__x86_64__)
+static long raw6(long nr, long a, long b, long c, long d, long e, long f) {
+	long ret;
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	__asm__ volatile("syscall"
+	                 : "=a"(ret)
+	                 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+	                 : "rcx", "r11", "memory");
+	return ret;
+}
+#elif defined(__aarch64__)
+static long raw6(long nr, long a, long b, long c, long d, long e, long f) {
+	register long x8 __asm__("x8") = nr;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+	register long x5 __asm__("x5") = f;
+	__asm__ volatile("svc 0"
+	                 : "+r"(x0)
+	                 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+	                 : "memory");
+	return x0;
+}
+#else
+static long raw6(long nr, long a, long b, long c, long d, long e, long f) {
+	int saved = errno;
+	long ret = syscall(nr, a, b, c, d, e, f);
+	if (ret == -1)
+		ret = -errno;
+	errno = saved;
+	return ret;
+}
+#endif
+
+static bool failed(long ret) {
+	return ret < 0 && ret >= -4095;
+}
+
+void os_init(void) {
+	os_facts.page_size = getauxval(AT_PAGESZ);
+	os_facts.secure = getauxval(AT_SECURE) != 0;
+	const unsigned char *r = (const unsigned char *)getauxval(AT_RANDOM);
+	if (r != NULL)
+		__builtin_memcpy(os_facts.random, r, sizeof os_facts.random);
+}
+
+void *os_map(void *hint, size_t size) {
+	long ret = raw6(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
+	                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return failed(ret) ? NULL : (void *)ret;
+}
+
+/* Maps more than asked and trims both ends. */
+static void *map_and_trim(size_t size, size_t align) {
+	size_t extra = align - os_facts.page_size;
+	if (size + extra < size)
+		return NULL;
+	char *raw = os_map(NULL, size + extra);
+	if (raw == NULL)
+		return NULL;
+	char *start = (char *)align_up((uintptr_t)raw, align);
+	size_t head = (size_t)(start - raw);
+	/* An end that cannot be trimmed stays mapped and untouched: address space only. */
+	if (head != 0)
+		os_unmap(raw, head);
+	if (extra - head != 0)
+		os_unmap(start + size, extra - head);
+	return start;
+}
+
+void *os_map_aligned(size_t size, size_t align) {
+	/* The kernel places mappings downwards, so just below the last one is mostly free and one call
+	   does. Relaxed: a stale hint costs a retry, nothing else. */
+	static _Atomic uintptr_t last;
+	uintptr_t hint = atomic_load_explicit(&last, memory_order_relaxed);
+	hint = hint > size ? align_down(hint - size, align) : 0;
+	char *p = os_map((void *)hint, size);
+	if (p == NULL)
+		return NULL;
+	if (((uintptr_t)p & (align - 1)) != 0) {
+		os_unmap(p, size);
+		p = map_and_trim(size, align);
+	}
+	atomic_store_explicit(&last, (uintptr_t)p, memory_order_relaxed);
+	return p;
+}
+
+bool os_unmap(void *addr, size_t size) {
+	return !failed(raw6(SYS_munmap, (long)addr, (long)size, 0, 0, 0, 0));
+}
+
+bool os_purge(void *addr, size_t size) {
+	return !failed(raw6(SYS_madvise, (long)addr, (long)size, MADV_DONTNEED, 0, 0, 0));
+}
+
+void os_advise_huge(void *addr, size_t size) {
+	raw6(SYS_madvise, (long)addr, (long)size, MADV_HUGEPAGE, 0, 0, 0);
+}
+
+bool os_resize(void *addr, size_t old_size, size_t new_size) {
+	return !failed(raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size, 0, 0, 0));
+}
+
+bool os_move(void *addr, size_t old_size, size_t new_size, void *target) {
+	return !failed(raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size,
+	                    MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0));
+}
+
+uint64_t os_now_ms(void) {
+	struct timespec ts = { 0, 0 };
+	raw6(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)&ts, 0, 0, 0, 0);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+void os_wait(const void *word, uint32_t value) {
+	raw6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, 0, 0, 0);
+}
+
+void os_wake(const void *word) {
+	raw6(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+}
+
+void os_pause(void) {
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+ptrdiff_t os_read_file(const char *path, char *buf, size_t size) {
+	/* O_NONBLOCK: a FIFO must not hold up every program on the machine. */
+	long fd = raw6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+	               0, 0, 0);
+	if (failed(fd))
+		return -1;
+	size_t len = 0;
+	struct stat st;
+	int saved = errno;
+	bool regular = fstat((int)fd, &st) == 0 && S_ISREG(st.st_mode);
+	errno = saved;
+	while (regular && len < size) {
+		long n = raw6(SYS_read, fd, (long)(buf + len), (long)(size - len), 0, 0, 0);
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+	}
+	raw6(SYS_close, fd, 0, 0, 0, 0, 0);
+	return regular ? (ptrdiff_t)len : -1;
+}
+
+int os_thread_id(void) {
+	return (int)raw6(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
+bool os_is_mapped(const void *addr) {
+	uintptr_t page = align_down((uintptr_t)addr, os_facts.page_size);
+	unsigned char resident;
+	return !failed(raw6(SYS_mincore, (long)page, (long)os_facts.page_size, (long)&resident, 0, 0, 0));
+}
+
+uintptr_t os_brk_end(void) {
+	return (uintptr_t)raw6(SYS_brk, 0, 0, 0, 0, 0, 0);
+}

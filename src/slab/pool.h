@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The shared pool: slabs without an owner that have blocks to give, by class. Dead threads publish
+ * them, living ones adopt them. One lock per class; a slab is in the pool iff its pool_link is
+ * linked, and then its QUEUED is set (slab/remote.h).
+ *
+ * A slab whose last block comes home while it is in the pool is deleted by the thread that brought
+ * the block: nobody else would look at it.
+ */
+#ifndef HAK_SLAB_POOL_H
+#define HAK_SLAB_POOL_H
+
+#include "slab/remote.h"
+
+/* Puts a slab without owner, whose router we are, into the pool. */
+void pool_publish(struct slab *s);
+
+/* Takes a slab of class `sc` for the heap with this inbox and tag; NULL: there is none. Its remote
+   list is collected if its own list is empty. */
+struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag);
+
+/* Deletes the slab if it is in the pool and every block is home. `word`: its remote word as the
+   caller last saw it, to tell cheaply. */
+void pool_reap_if_free(struct slab *s, uint64_t word);
+
+/* Number of slabs of class `sc` in the pool; approximate. */
+unsigned pool_count(unsigned sc);
+
+struct lock *pool_lock(unsigned sc);
+
+/* After fork with the lock held by a thread that is gone: empties the pool. Its slabs stay QUEUED and
+   in no queue, which heap_repair_after_fork looks for. */
+void pool_reset(unsigned sc);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+#include "slab/remote.h"
+
+#include "slab/pool.h"
+
+static const uint64_t QUEUED = 1;
+
+static uint64_t pack(uintptr_t first, unsigned count, uint64_t queued) {
+	return (uint64_t)count << 48 | first | queued;
+}
+
+bool inbox_is_empty(const struct inbox *in) {
+	/* Relaxed: a hint. */
+	return atomic_load_explicit(&in->top, memory_order_relaxed) == NULL;
+}
+
+void inbox_open(struct inbox *in) {
+	/* Relaxed: nothing is published by opening, and nobody pushes while it is closed. */
+	if (atomic_load_explicit(&in->top, memory_order_relaxed) == INBOX_CLOSED)
+		atomic_store_explicit(&in->top, NULL, memory_order_relaxed);
+}
+
+struct slab *inbox_take(struct inbox *in, bool close) {
+	/* Acquire: the pushers' inbox_next. Release when closing: a router that finds it closed sees
+	   that the slabs were disowned. */
+	return atomic_exchange_explicit(&in->top, close ? INBOX_CLOSED : NULL, memory_order_acq_rel);
+}
+
+/* False: the inbox is closed. */
+static bool inbox_push(struct inbox *in, struct slab *s) {
+	struct slab *top = atomic_load_explicit(&in->top, memory_order_relaxed);
+	do {
+		if (top == INBOX_CLOSED) {
+			/* Pairs with the release in inbox_take(close). */
+			atomic_thread_fence(memory_order_acquire);
+			return false;
+		}
+		s->inbox_next = top;
+		/* Release: inbox_next. No ABA: entries leave only all at once. */
+	} while (!atomic_compare_exchange_weak_explicit(&in->top, &top, s, memory_order_release,
+	                                                memory_order_relaxed));
+	return true;
+}
+
+void remote_route(struct slab *s) {
+	for (;;) {
+		/* Acquire: pairs with the stores in remote_disown and pool_adopt. */
+		struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_acquire);
+		if (owner == NULL) {
+			pool_publish(s);
+			return;
+		}
+		if (inbox_push(owner, s))
+			return;
+	}
+}
+
+void remote_post(struct slab *s, const struct batch *b) {
+	/* Relaxed: the exchange below settles it. */
+	uint64_t old = atomic_load_explicit(&s->remote, memory_order_relaxed), new;
+	do {
+		uintptr_t next = remote_first(old);
+		block_set_link(b->last, next != 0 ? link_encode(next) : slab_end(s));
+		new = pack(b->first, remote_count(old) + b->count, QUEUED);
+		/* Release: the links and whatever the program wrote before it freed the blocks. Acquire:
+		   the list below us belongs to us to extend only as its pushers left it. */
+	} while (!atomic_compare_exchange_weak_explicit(&s->remote, &old, new, memory_order_acq_rel,
+	                                                memory_order_relaxed));
+	if (!remote_is_queued(old))
+		remote_route(s);
+	else
+		pool_reap_if_free(s, new);
+}
+
+/* Moves the list of `word`, just taken, to the own list. */
+static bool accept(struct slab *s, uint64_t word) {
+	uintptr_t first = remote_first(word);
+	if (first == 0)
+		return false;
+	assert(s->free_count == 0);
+	s->free = link_encode(first);
+	s->free_count = remote_count(word);
+	s->used -= remote_count(word);
+	return true;
+}
+
+bool remote_collect(struct slab *s, bool clear_queued) {
+	/* Relaxed: only whether a locked instruction is worth it. */
+	uint64_t old = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	if (remote_first(old) == 0 && !clear_queued)
+		return false;
+	/* Acquire: the posters' links. */
+	if (clear_queued)
+		return accept(s, atomic_exchange_explicit(&s->remote, 0, memory_order_acq_rel));
+	while (!atomic_compare_exchange_weak_explicit(&s->remote, &old, old & QUEUED,
+	                                              memory_order_acquire, memory_order_relaxed))
+		;
+	return accept(s, old);
+}
+
+void remote_unqueue(struct slab *s) {
+	/* Release: who routes the slab next writes inbox_next after we read it. */
+	atomic_fetch_and_explicit(&s->remote, ~QUEUED, memory_order_acq_rel);
+}
+
+bool remote_all_home(const struct slab *s) {
+	/* Acquire: if so, the slab is about to be reused and all posters' writes must be over. */
+	uint64_t word = atomic_load_explicit(&s->remote, memory_order_acquire);
+	return !remote_is_queued(word) && remote_count(word) == s->used;
+}
+
+void remote_disown(struct slab *s) {
+	/* Relaxed: a list that grows from here on is its poster's business. */
+	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	bool has_blocks = s->free_count != 0 || slab_has_uncarved(s) || remote_first(word) != 0;
+	/* The tag first: from here on no thread takes the slab for its own. */
+	slab_set_tag(s, 0);
+	/* Release: the owner fields, for whoever adopts the slab. */
+	atomic_store_explicit(&s->owner, NULL, memory_order_release);
+	if (!has_blocks)
+		return; /* the first post finds no owner and publishes */
+	/* If QUEUED was set already, its router finds no owner and publishes. */
+	if (!remote_is_queued(atomic_fetch_or_explicit(&s->remote, QUEUED, memory_order_acq_rel)))
+		pool_publish(s);
+}

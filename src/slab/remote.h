@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks freed by threads that do not own their slab. Modelled in tests/model/: change the model
+ * first.
+ *
+ * `slab.remote` is one word, every change of which replaces all of it:
+ *
+ *   63..48 count | 47..4 address of the first block | 0 QUEUED
+ *
+ * QUEUED means: the slab is in exactly one queue (its owner's inbox or the shared pool's published
+ * list), or in the hands of exactly one thread that is on its way to put it there, its *router*.
+ * Whoever turns QUEUED from 0 to 1 is the router. Whoever takes the slab out of a queue holds it
+ * alone, until it clears QUEUED, and it is never deleted while QUEUED is set by somebody else.
+ *
+ * Remote lists arrive terminated (slab_end), so the owner takes one whole without walking it.
+ *
+ * `slab.owner` is the inbox of the heap that owns the slab, or NULL. Only the owner stores NULL
+ * (disowning), only who took the slab out of the pool stores anything else (adopting). An inbox
+ * belongs to a heap, which is never unmapped; while no thread has the heap the inbox is closed.
+ * A heap disowns all its slabs before it closes its inbox, so a router that finds the inbox closed
+ * re-reads `owner` once and finds another value.
+ */
+#ifndef HAK_SLAB_REMOTE_H
+#define HAK_SLAB_REMOTE_H
+
+#include "slab/slab.h"
+
+/* A stack of slabs linked by inbox_next: any thread pushes, the owner takes all at once. */
+struct inbox {
+	_Atomic(struct slab *) top;
+};
+#define INBOX_CLOSED ((struct slab *)1)
+
+/* Blocks of one slab, linked and terminated: `first` ... `last`. */
+struct batch {
+	uintptr_t first, last;
+	unsigned count;
+};
+
+HAK_INLINE bool remote_is_queued(uint64_t word) {
+	return (word & 1) != 0;
+}
+HAK_INLINE unsigned remote_count(uint64_t word) {
+	return (unsigned)(word >> 48);
+}
+HAK_INLINE uintptr_t remote_first(uint64_t word) {
+	return (uintptr_t)(word & 0x0000fffffffffff0);
+}
+
+/* Hands a batch to the slab's owner, or to the pool if it has none. Any thread. */
+void remote_post(struct slab *s, const struct batch *b);
+
+/* Puts a slab whose router we are where it belongs. */
+void remote_route(struct slab *s);
+
+/* Takes the remote list whole and moves it to the own list, which is empty. `clear_queued`: the slab
+   has just been taken out of a queue. Owner. True if there was anything. */
+bool remote_collect(struct slab *s, bool clear_queued);
+
+/* Clears QUEUED, leaving the list: for a slab just taken out of a queue whose own list is not
+   empty. Owner. */
+void remote_unqueue(struct slab *s);
+
+/* Owner: are all carved blocks at home, counting the remote list? Then no other thread can post. */
+bool remote_all_home(const struct slab *s);
+
+/* Gives up a slab: no owner from here on. It is published if it has blocks to give. Owner; the slab
+   is in none of the owner's lists, and not in its hands as a router. */
+void remote_disown(struct slab *s);
+
+/* The inbox as a list, leaving it empty, or closed. */
+struct slab *inbox_take(struct inbox *in, bool close);
+
+/* Opens it if it is closed. */
+void inbox_open(struct inbox *in);
+
+bool inbox_is_empty(const struct inbox *in);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Size classes: pure arithmetic, no state.
+ *
+ *   class      sizes (bytes)                     step
+ *   0          reserved: "no class"
+ *   1..16      16 .. 256                         16
+ *   17..24     288 .. 512                        32
+ *   25..32     576 .. 1024                       64      Tiny: up to here
+ *   33..40     1152 .. 2048                      128
+ *   41..48     2560 .. 8192                      a quarter of the power of two below
+ *                                                        Small: up to here
+ *   49..56     10240 .. 32768                    likewise
+ *                                                        Mid: up to here
+ *
+ * So at most 1/8 of a block above 128 bytes is waste up to 2 KiB, 1/5 above. Class 0 is reserved so that zeroed
+ * thread-local memory is inert: tag 0 leads to bin 0, whose magic 0 refuses every block.
+ *
+ * A class's *code* is the byte offset of its bin in an array of 16-byte bins: what tags and the
+ * lookup table hold, so the fast paths need no multiplication.
+ */
+#ifndef HAK_SLAB_SIZE_CLASS_H
+#define HAK_SLAB_SIZE_CLASS_H
+
+#include "base/compiler.h"
+
+enum {
+	SC_COUNT = 57,
+	SC_CODE_SHIFT = 4,
+	SC_CODE_END = SC_COUNT << SC_CODE_SHIFT,
+	SC_TINY_MAX = 1024,
+	SC_SMALL_MAX = 8192,
+	SC_MAX_SIZE = 32768, /* larger requests are large blocks */
+	SC_QUANTUM_SHIFT = 4,
+};
+
+/* What one class is made of. */
+struct size_class {
+	uint32_t size;     /* block, bytes */
+	uint32_t magic;    /* ceil(2^32 / size) for one-granule slabs, 0 otherwise; see block_check */
+	uint16_t capacity; /* blocks in a slab */
+	uint16_t granules; /* granules in a slab */
+};
+extern const struct size_class hak_size_classes[SC_COUNT];
+
+/* Code of the smallest class that holds a request, by (size + 15) / 16. */
+extern const uint16_t hak_class_codes[(SC_MAX_SIZE >> SC_QUANTUM_SHIFT) + 1];
+
+/* `size` <= SC_MAX_SIZE. */
+HAK_INLINE unsigned sc_code(size_t size) {
+	return hak_class_codes[(size + (1u << SC_QUANTUM_SHIFT) - 1) >> SC_QUANTUM_SHIFT];
+}
+
+HAK_INLINE unsigned sc_of(size_t size) {
+	return sc_code(size) >> SC_CODE_SHIFT;
+}
+
+/* The smallest class whose blocks hold `size` bytes and are all multiples of `align`, a power of
+   two up to SC_MAX_SIZE; 0 if there is none. Slabs are granule-aligned, so it is enough that the
+   block size is a multiple. */
+unsigned sc_of_aligned(size_t size, size_t align);
+
+#endif

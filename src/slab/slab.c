@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+#include "slab/slab.h"
+
+#include "base/bits.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/meta.h"
+#include "space/pagemap.h"
+
+uintptr_t hak_key = 1;
+
+enum { CHUNK_SLABS = 31 }; /* descriptors made at a time: with the header, 4 KiB */
+
+struct chunk {
+	struct chunk *next;
+	uint64_t pad[15];
+	struct slab slab[CHUNK_SLABS];
+};
+
+/* Under `lock`: descriptors not in use, and all chunks ever made. */
+static struct {
+	struct lock lock;
+	struct list free;
+	struct chunk *chunks;
+	unsigned made; /* descriptors of the first chunk that were handed out at least once */
+} slabs;
+
+struct lock *slab_lock(void) {
+	return &slabs.lock;
+}
+
+/* Odd: see hak_key. The top bits are set so that no link looks like a pointer, a small number of
+   either sign, or text: 0x8000..0xbfff is neither canonical nor ASCII nor all ones. */
+void key_init(const uint64_t random[2]) {
+	uint64_t k = random[0] ^ (random[1] << 7 | random[1] >> 57);
+	hak_key = (uintptr_t)((k & 0x3fffffffffffffff) | 0x8000000000000001);
+}
+
+static struct slab *take_descriptor_locked(void) {
+	struct list_node *n = slabs.free.first;
+	if (n != NULL) {
+		list_remove(n);
+		return LIST_ENTRY(n, struct slab, all);
+	}
+	if (slabs.chunks == NULL || slabs.made == CHUNK_SLABS) {
+		struct chunk *c = meta_alloc(sizeof *c);
+		if (c == NULL)
+			return NULL;
+		c->next = slabs.chunks;
+		slabs.chunks = c;
+		slabs.made = 0;
+	}
+	return &slabs.chunks->slab[slabs.made++];
+}
+
+static struct slab *take_descriptor(void) {
+	lock_acquire(&slabs.lock);
+	struct slab *s = take_descriptor_locked();
+	if (s != NULL)
+		s->in_use = true;
+	lock_release(&slabs.lock);
+	return s;
+}
+
+static void put_descriptor(struct slab *s) {
+	lock_acquire(&slabs.lock);
+	s->in_use = false;
+	list_push(&slabs.free, &s->all);
+	lock_release(&slabs.lock);
+}
+
+struct slab *slab_new(unsigned sc) {
+	const struct size_class *c = &hak_size_classes[sc];
+	struct slab *s = take_descriptor();
+	if (s == NULL)
+		return NULL;
+	struct span span;
+	if (!span_alloc(c->granules, SPAN_SLAB, &span)) {
+		put_descriptor(s);
+		return NULL;
+	}
+	s->base = (uintptr_t)span.base;
+	s->ss = span.ss;
+	s->fresh_is_zero = span.zero;
+	s->free = slab_end(s);
+	s->free_count = s->used = s->carved = 0;
+	s->capacity = c->capacity;
+	s->block_size = c->size;
+	s->sc = (uint8_t)sc;
+	s->granules = (uint8_t)c->granules;
+	/* Relaxed: nobody knows this slab yet. */
+	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
+	return s;
+}
+
+void slab_delete(struct slab *s) {
+	struct span span = { .base = (void *)s->base, .granules = s->granules, .ss = s->ss,
+	                     .last_size = s->block_size };
+	/* What was never carved is as clean as it was. */
+	size_t touched = s->carved * (size_t)s->block_size;
+	put_descriptor(s);
+	span_free(&span, touched);
+}
+
+void slab_set_tag(struct slab *s, uint32_t owner_tag) {
+	pagemap_set(s->base, s->granules, owner_tag | (uint32_t)s->sc << SC_CODE_SHIFT, s);
+}
+
+bool slab_has_block(const struct slab *s, uintptr_t addr) {
+	uintptr_t off = addr - s->base;
+	return off / s->block_size < s->carved && off % s->block_size == 0;
+}
+
+void slab_rebuild(void) {
+	unsigned made = slabs.made;
+	slabs.free.first = NULL;
+	for (struct chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
+		for (unsigned i = 0; i < made; i++)
+			if (!c->slab[i].in_use)
+				list_push(&slabs.free, &c->slab[i].all);
+}
+
+void slab_for_each(void (*visit)(struct slab *s, void *arg), void *arg) {
+	unsigned made = slabs.made;
+	for (struct chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
+		for (unsigned i = 0; i < made; i++)
+			if (c->slab[i].in_use)
+				visit(&c->slab[i], arg);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Slab: blocks of one size class in one or a few granules. The descriptor lives in metadata memory.
+ *
+ *   base                                       base + granules * GRANULE
+ *   | block 0 | block 1 | ... | carved blocks | never touched ............ | tail (< a block) |
+ *
+ * Every block is in exactly one place: with the program, in a bin, in an outbox, on the slab's own
+ * list, on its remote list, or not carved yet.
+ *
+ *   used = carved - own list         (so it counts bins, outboxes and the remote list as used)
+ *
+ * A free block's first word is its *link*: the address of the next free block XOR a per-process key.
+ * The last link decodes to an odd address near the slab (slab_end), so "no more" is one bit test
+ * and every link of a free block decodes into the slab's own 1 TiB window. That is what free looks
+ * for to find a block freed twice; the key's top bits make sure that small numbers, pointers and
+ * zero never look so (see key_init).
+ *
+ * Who may touch what: "owner" fields are the owner's alone: the owner is the thread whose inbox is in
+ * `owner`, or, while that is NULL, whoever took the slab out of the shared pool or is disowning it.
+ * `remote`, `owner` and `inbox_next` follow slab/remote.h. `pool_link` is under the pool's lock.
+ */
+#ifndef HAK_SLAB_SLAB_H
+#define HAK_SLAB_SLAB_H
+
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "slab/size_class.h"
+#include "space/superslab.h"
+
+struct inbox;
+
+struct slab {
+	/* First line: the owner's. */
+	uintptr_t base;
+	uintptr_t free;        /* own list: link value of its first block */
+	uint32_t free_count;   /* blocks on it */
+	uint32_t used;         /* carved blocks not on it */
+	uint32_t carved;       /* blocks handed out at least once */
+	uint32_t capacity;     /* blocks in all */
+	uint32_t block_size;   /* bytes */
+	uint8_t sc;            /* size class */
+	uint8_t granules;
+	bool fresh_is_zero;    /* memory not carved yet reads as zero */
+	bool in_use;           /* false: the descriptor is on the free list (under the slab lock) */
+	struct superslab *ss;  /* where the granules came from; NULL: mapped alone */
+	struct list_node ready; /* in the owner's ready list */
+
+	/* Second line: other threads'. */
+	_Atomic uint64_t remote HAK_CACHE_ALIGNED; /* see slab/remote.h */
+	_Atomic(struct inbox *) owner;             /* NULL: nobody */
+	struct slab *inbox_next;                   /* whoever holds the slab in a queue */
+	struct list_node all;                      /* owner: in the owner's list of all its slabs */
+	struct list_node pool_link;                /* under the pool's lock */
+};
+static_assert(sizeof(struct slab) == 128, "two cache lines: the owner's and the others'");
+
+/* The per-process secret; 1 before key_init, which makes zeroed bins read as empty: a head of 0
+   decodes to the odd address 1. */
+extern uintptr_t hak_key;
+void key_init(const uint64_t random[2]);
+
+/* A decoded link is a block, or the end. */
+HAK_INLINE uintptr_t link_encode(uintptr_t addr) {
+	return addr ^ hak_key;
+}
+HAK_INLINE uintptr_t link_decode(uintptr_t link) {
+	return link ^ hak_key;
+}
+HAK_INLINE bool link_is_end(uintptr_t decoded) {
+	return (decoded & 1) != 0;
+}
+
+/* Blocks and links of one window agree in the bits from here up. */
+#define LINK_WINDOW_SHIFT 40
+
+/* The link that ends lists of this slab's blocks. */
+HAK_INLINE uintptr_t slab_end(const struct slab *s) {
+	return link_encode(s->base | 1);
+}
+
+HAK_INLINE uintptr_t block_link(uintptr_t block) {
+	return *(uintptr_t *)block;
+}
+HAK_INLINE void block_set_link(uintptr_t block, uintptr_t link) {
+	*(uintptr_t *)block = link;
+}
+
+/* A new slab of class `sc` with no owner, nothing carved, tagged as nobody's; NULL: out of memory.
+   Thread-safe. */
+struct slab *slab_new(unsigned sc);
+
+/* Gives the slab's memory and descriptor back. The caller is its owner; used == 0, it is in no list
+   and no queue. */
+void slab_delete(struct slab *s);
+
+/* Says in the page map whose slab it is: `owner_tag` is a heap's tag, 0 for nobody. */
+void slab_set_tag(struct slab *s, uint32_t owner_tag);
+
+/* Is `addr` the address of a carved block? Any thread may ask; exact for the owner. */
+bool slab_has_block(const struct slab *s, uintptr_t addr);
+
+/* Puts a block on the own list. Owner. */
+HAK_INLINE void slab_push(struct slab *s, uintptr_t block) {
+	block_set_link(block, s->free);
+	s->free = link_encode(block);
+	s->free_count++;
+	s->used--;
+}
+
+HAK_INLINE bool slab_has_uncarved(const struct slab *s) {
+	return s->carved < s->capacity;
+}
+
+/* Calls `visit` for every descriptor in use. Only while no other thread runs (after fork). */
+void slab_for_each(void (*visit)(struct slab *s, void *arg), void *arg);
+
+struct lock *slab_lock(void);
+
+/* After fork with that lock held by a thread that is gone: makes the list of free descriptors again. */
+void slab_rebuild(void);
+
+#endif

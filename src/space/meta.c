@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+#include "space/meta.h"
+
+#include "base/bits.h"
+#include "os/lock.h"
+#include "os/os.h"
+
+enum { GROWTH = 256 * 1024 }; /* bytes mapped when the donated stretches are used up */
+
+/* All under `lock`. `spare` is a second stretch, taken up when the first is used up. */
+static struct {
+	struct lock lock;
+	char *at, *end;
+	char *spare, *spare_end;
+	size_t used;
+} meta;
+
+struct lock *meta_lock(void) {
+	return &meta.lock;
+}
+
+size_t meta_used(void) {
+	return meta.used;
+}
+
+void meta_donate(void *start, size_t size) {
+	char *s = start;
+	lock_acquire(&meta.lock);
+	/* Keep the two largest stretches. */
+	if (size > (size_t)(meta.spare_end - meta.spare)) {
+		meta.spare = s;
+		meta.spare_end = s + size;
+	}
+	lock_release(&meta.lock);
+}
+
+static bool refill(size_t size) {
+	if ((size_t)(meta.spare_end - meta.spare) >= size) {
+		meta.at = meta.spare;
+		meta.end = meta.spare_end;
+		meta.spare = meta.spare_end = NULL;
+		return true;
+	}
+	size_t growth = max_size(GROWTH, align_up(size, os_facts.page_size));
+	char *p = os_map(NULL, growth);
+	if (p == NULL)
+		return false;
+	meta.at = p;
+	meta.end = p + growth;
+	return true;
+}
+
+void *meta_alloc(size_t size) {
+	size = align_up(size, HAK_CACHE_LINE);
+	void *p = NULL;
+	lock_acquire(&meta.lock);
+	if ((size_t)(meta.end - meta.at) >= size || refill(size)) {
+		p = meta.at;
+		meta.at += size;
+		meta.used += size;
+	}
+	lock_release(&meta.lock);
+	return p;
+}

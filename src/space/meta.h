@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Metadata memory: what descriptors are made of. It comes from mappings of its own, never beside
+ * user blocks, is handed out by bumping a pointer, and is never given back; users of one type keep
+ * their own free lists.
+ */
+#ifndef HAK_SPACE_META_H
+#define HAK_SPACE_META_H
+
+#include "base/compiler.h"
+
+/* `size` zero bytes aligned to a cache line, or NULL. Thread-safe. */
+void *meta_alloc(size_t size);
+
+/* Adds a page-aligned stretch of fresh zero memory to what meta_alloc uses. */
+void meta_donate(void *start, size_t size);
+
+/* Bytes handed out. */
+size_t meta_used(void);
+
+struct lock *meta_lock(void);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+#include "space/pagemap.h"
+
+#include "os/lock.h"
+#include "os/os.h"
+
+struct pagemap hak_pagemap;
+
+/* The first leaf is part of the library's zero-initialised data: most processes need no other, and
+   untouched pages of it cost nothing. */
+static struct pagemap_leaf first_leaf;
+
+/* `lock` guards the making of leaves; they are never removed. */
+static struct {
+	struct lock lock;
+	bool first_used;
+} state;
+
+struct lock *pagemap_lock(void) {
+	return &state.lock;
+}
+
+static uint32_t granule_of(uintptr_t addr) {
+	return (uint32_t)(addr >> GRANULE_SHIFT);
+}
+
+static struct pagemap_leaf *leaf_at(uint32_t root_index) {
+	uintptr_t off = atomic_load_explicit(&hak_pagemap.root[root_index], memory_order_relaxed);
+	return off == 0 ? NULL : (struct pagemap_leaf *)((uintptr_t)hak_pagemap.zero + off);
+}
+
+uint32_t pagemap_tag_checked(uintptr_t addr) {
+	if (addr >> 48 != 0)
+		return TAG_NONE;
+	struct pagemap_leaf *leaf = leaf_at(granule_of(addr) >> 16);
+	/* Acquire: pairs with the release in pagemap_set. */
+	return leaf == NULL ? TAG_NONE
+	                    : atomic_load_explicit(&leaf->tag[granule_of(addr) & 0xffff],
+	                                           memory_order_acquire);
+}
+
+void *pagemap_desc(uintptr_t addr) {
+	/* Relaxed: the caller has read the tag, which orders the descriptor before it. */
+	return atomic_load_explicit(&leaf_at(granule_of(addr) >> 16)->desc[granule_of(addr) & 0xffff],
+	                            memory_order_relaxed);
+}
+
+static bool make_leaf(uint32_t root_index) {
+	lock_acquire(&state.lock);
+	struct pagemap_leaf *leaf = leaf_at(root_index);
+	if (leaf == NULL) {
+		leaf = state.first_used ? os_map(NULL, sizeof *leaf) : &first_leaf;
+		if (leaf != NULL) {
+			state.first_used = true;
+			/* Relaxed: a fresh leaf is zero, which is what a reader without it assumes. */
+			atomic_store_explicit(&hak_pagemap.root[root_index],
+			                      (uintptr_t)leaf - (uintptr_t)hak_pagemap.zero,
+			                      memory_order_relaxed);
+		}
+	}
+	lock_release(&state.lock);
+	return leaf != NULL;
+}
+
+bool pagemap_cover(uintptr_t addr, size_t granules) {
+	uint32_t first = granule_of(addr) >> 16;
+	uint32_t last = (uint32_t)((addr >> GRANULE_SHIFT) + granules - 1) >> 16;
+	for (uint32_t r = first; r <= last; r++)
+		if (leaf_at(r) == NULL && !make_leaf(r))
+			return false;
+	return true;
+}
+
+void pagemap_set(uintptr_t addr, size_t granules, uint32_t tag, void *desc) {
+	uint32_t g = granule_of(addr);
+	for (size_t i = 0; i < granules; i++, g++) {
+		struct pagemap_leaf *leaf = leaf_at(g >> 16);
+		atomic_store_explicit(&leaf->desc[g & 0xffff], desc, memory_order_relaxed);
+		/* Release: who reads this tag with acquire sees the descriptor and its contents. */
+		atomic_store_explicit(&leaf->tag[g & 0xffff], tag, memory_order_release);
+	}
+}
+
+void pagemap_set_tag(uintptr_t addr, size_t granules, uint32_t tag) {
+	uint32_t g = granule_of(addr);
+	for (size_t i = 0; i < granules; i++, g++)
+		atomic_store_explicit(&leaf_at(g >> 16)->tag[g & 0xffff], tag, memory_order_release);
+}

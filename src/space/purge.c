@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+#include "space/purge.h"
+
+#include "base/bits.h"
+#include "base/settings.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/pagemap.h"
+
+enum {
+	CLOCK_EVERY = 64,   /* span frees between two looks at the clock */
+	REGRET_MAX = 6,     /* the allowance grows at most 64-fold */
+	REGRET_WINDOW = 1000, /* ms */
+	BACKOFF = 1000,     /* ms without purging after the system refused one */
+};
+
+/* Under the space lock. */
+static struct {
+	struct queue queue;
+	unsigned events;      /* since the last look at the clock */
+	uint64_t now_ms;      /* as of the last look */
+	unsigned regret;
+	uint64_t regret_ms;   /* when regret last changed */
+	uint64_t refused_ms;  /* when the system last refused; 0: never */
+	bool purging;         /* one purger at a time: others go on without waiting */
+} purge;
+
+static struct superslab *of_queue_node(struct queue_node *n) {
+	return (struct superslab *)(void *)((char *)n - offsetof(struct superslab, dirty_link));
+}
+
+static uint32_t dirty_mask(const struct superslab *ss) {
+	return ss->free & ~ss->zero;
+}
+
+void purge_enqueue(struct superslab *ss) {
+	if (ss->queued)
+		return;
+	ss->queued = true;
+	ss->dirty_ms = purge.now_ms;
+	queue_append(&purge.queue, &ss->dirty_link);
+}
+
+static void dequeue(struct superslab *ss) {
+	if (!ss->queued)
+		return;
+	ss->queued = false;
+	queue_remove(&purge.queue, &ss->dirty_link);
+}
+
+void purge_forget(struct superslab *ss) {
+	hak_space.dirty -= (size_t)__builtin_popcount(dirty_mask(ss));
+	dequeue(ss);
+}
+
+void purge_reset(void) {
+	purge.queue = (struct queue){ 0 };
+}
+
+void purge_after_fork(void) {
+	purge.purging = false;
+}
+
+void purge_regret(struct superslab *ss) {
+	if (purge.now_ms - ss->purged_ms >= REGRET_WINDOW)
+		return;
+	ss->purged_ms = 0; /* once per purge */
+	if (purge.regret < REGRET_MAX)
+		purge.regret++;
+	purge.regret_ms = purge.now_ms;
+	hak_space.regrets++;
+}
+
+static void look_at_clock(void) {
+	purge.events = 0;
+	purge.now_ms = os_now_ms();
+	if (purge.regret > 0 && purge.now_ms - purge.regret_ms >= REGRET_WINDOW) {
+		purge.regret--;
+		purge.regret_ms = purge.now_ms;
+	}
+}
+
+static size_t allowance(void) {
+	return max_size(PURGE_FLOOR / GRANULE, (hak_space.live + hak_space.big) / 4) << purge.regret;
+}
+
+static bool may_purge(void) {
+	if (purge.purging || hak_settings.purge_delay_ms < 0)
+		return false;
+	if (hak_space.superslabs * SUPERSLAB <= PURGE_FLOOR)
+		return false;
+	return purge.refused_ms == 0 || purge.now_ms - purge.refused_ms >= BACKOFF;
+}
+
+/* Purges the dirty granules of one SuperSlab. The lock is dropped meanwhile. */
+static bool purge_superslab(struct superslab *ss) {
+	uint32_t mask = dirty_mask(ss), clean = 0;
+	dequeue(ss);
+	ss->free &= ~mask;
+	superslab_refile(ss);
+	size_t n = (size_t)__builtin_popcount(mask);
+	hak_space.dirty -= n;
+	hak_space.live += n;
+	lock_release(space_lock());
+	size_t calls = 0;
+	for (uint32_t left = mask; left != 0; calls++) {
+		unsigned first = (unsigned)__builtin_ctz(left);
+		uint32_t shifted = ~(left >> first);
+		unsigned run = shifted == 0 ? 32 : (unsigned)__builtin_ctz(shifted);
+		if (run > 32 - first)
+			run = 32 - first;
+		uint32_t part = low_mask32(run) << first;
+		left &= ~part;
+		if (os_purge((void *)(ss->base + first * GRANULE), run * GRANULE))
+			clean |= part;
+	}
+	lock_acquire(space_lock());
+	ss->purged_ms = purge.now_ms;
+	hak_space.purges += calls;
+	hak_space.purged += (size_t)__builtin_popcount(clean);
+	superslab_put(ss, mask, mask & ~clean);
+	if (clean == mask)
+		return true;
+	purge.refused_ms = purge.now_ms | 1;
+	return false;
+}
+
+/* Purges from the head of the queue while there is more than `keep` dirty, or what has been dirty
+   since before `before_ms`. */
+static bool purge_until(size_t keep, uint64_t before_ms) {
+	bool any = false;
+	purge.purging = true;
+	/* A SuperSlab that is refilled while it is purged joins the queue's end: bound the walk. */
+	for (size_t left = purge.queue.count; left > 0 && purge.queue.first != NULL; left--) {
+		struct superslab *ss = of_queue_node(purge.queue.first);
+		if (hak_space.dirty <= keep && ss->dirty_ms > before_ms)
+			break;
+		if (dirty_mask(ss) == 0) {
+			dequeue(ss);
+			continue;
+		}
+		if (!purge_superslab(ss))
+			break;
+		any = true;
+	}
+	purge.purging = false;
+	return any;
+}
+
+static void apply_age(void) {
+	uint64_t delay = (uint64_t)hak_settings.purge_delay_ms;
+	if (may_purge() && purge.now_ms >= delay)
+		purge_until(SIZE_MAX, purge.now_ms - delay);
+}
+
+void purge_after_free_locked(void) {
+	if (++purge.events >= CLOCK_EVERY) {
+		look_at_clock();
+		apply_age();
+	}
+	size_t allowed = allowance();
+	if (hak_space.dirty > allowed && may_purge())
+		purge_until(allowed - allowed / 8, 0);
+}
+
+void purge_tick(void) {
+	lock_acquire(space_lock());
+	look_at_clock();
+	apply_age();
+	lock_release(space_lock());
+}
+
+bool purge_all(size_t keep) {
+	lock_acquire(space_lock());
+	bool any = false;
+	if (!purge.purging)
+		any = purge_until(keep / GRANULE, 0);
+	if (keep == 0)
+		any |= superslab_release_empty() > 0;
+	lock_release(space_lock());
+	return any;
+}
+
+bool purge_pending(void) {
+	return hak_space.dirty > 0;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Purging: giving memory that holds nothing back to the system, without a thread of our own.
+ *
+ * Two rules, both applied on slow paths only:
+ *   - amount: free dirty memory may be at most max(PURGE_FLOOR, live / 4) * 2^regret at any moment;
+ *   - age: what has been dirty for longer than the decay (HAKMEM_PURGE_DELAY) goes.
+ * Regret keeps the first rule from hurting programs that breathe: using memory again that was purged
+ * less than a second ago doubles the allowance, a quiet second halves it.
+ *
+ * No madvise at all below PURGE_FLOOR of heap: small processes run in sandboxes that forbid it.
+ *
+ * The dirty queue holds SuperSlabs with dirty granules, the longest dirty first. All under the space
+ * lock unless the name says otherwise; the purge itself drops the lock around each system call,
+ * holding the granules as if they were in use.
+ */
+#ifndef HAK_SPACE_PURGE_H
+#define HAK_SPACE_PURGE_H
+
+#include "space/superslab.h"
+
+#define PURGE_FLOOR ((size_t)16 << 20)
+
+/* The SuperSlab has new dirty granules. */
+void purge_enqueue(struct superslab *ss);
+
+/* The SuperSlab is about to be unmapped: none of its granules is dirty any longer. */
+void purge_forget(struct superslab *ss);
+
+/* Empties the queue. */
+void purge_reset(void);
+
+/* In a fork child: whoever was purging is gone. */
+void purge_after_fork(void);
+
+/* Clean granules of a SuperSlab that was once purged are used again. */
+void purge_regret(struct superslab *ss);
+
+/* Applies both rules; looks at the clock now and then only. */
+void purge_after_free_locked(void);
+
+/* Applies the age rule. Takes the space lock. */
+void purge_tick(void);
+
+/* Purges until at most `keep` bytes are dirty, unmaps what is wholly free. Takes the space lock.
+   True if anything was given back. */
+bool purge_all(size_t keep);
+
+/* Is there anything dirty? Approximate, without the lock. */
+bool purge_pending(void);
+
+#endif

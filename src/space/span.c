@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Spans: granules from SuperSlabs, or mapped alone when SuperSlabs are switched off. */
+#include "base/bits.h"
+#include "base/settings.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/pagemap.h"
+#include "space/purge.h"
+#include "space/superslab.h"
+
+static bool alloc_alone(size_t granules, struct span *span) {
+	void *p = os_map_aligned(granules * GRANULE, GRANULE);
+	if (p == NULL)
+		return false;
+	if (!pagemap_cover((uintptr_t)p, granules)) {
+		os_unmap(p, granules * GRANULE);
+		return false;
+	}
+	pagemap_set((uintptr_t)p, granules, TAG_FREE, NULL);
+	*span = (struct span){ .base = p, .granules = granules, .zero = true };
+	/* Relaxed: a counter. */
+	__atomic_fetch_add(&hak_space.alone, granules, __ATOMIC_RELAXED);
+	return true;
+}
+
+static void free_alone(const struct span *span) {
+	pagemap_set_tag((uintptr_t)span->base, span->granules, TAG_NONE);
+	if (span->was_large)
+		pagemap_set((uintptr_t)span->base, 1, TAG_LARGE_FREED, (void *)span->last_size);
+	os_unmap(span->base, span->granules * GRANULE);
+	__atomic_fetch_sub(&hak_space.alone, span->granules, __ATOMIC_RELAXED);
+}
+
+bool span_alloc(size_t granules, enum span_use use, struct span *span) {
+	if (!hak_settings.use_superslab)
+		return alloc_alone(granules, span);
+	unsigned first;
+	bool zero;
+	lock_acquire(space_lock());
+	struct superslab *ss = superslab_take(granules, &first, &zero);
+	if (ss == NULL && superslab_grow())
+		ss = superslab_take(granules, &first, &zero);
+	lock_release(space_lock());
+	if (ss == NULL)
+		return false;
+	*span = (struct span){ .base = (void *)(ss->base + first * GRANULE), .granules = granules,
+	                       .ss = ss, .zero = zero };
+	return true;
+}
+
+static unsigned index_in(const struct superslab *ss, const void *base) {
+	return (unsigned)(((uintptr_t)base - ss->base) >> GRANULE_SHIFT);
+}
+
+/* Says in the page map what was here last, so that a second free can be named. */
+static void leave_trace(const struct span *span) {
+	pagemap_set((uintptr_t)span->base, span->granules, TAG_FREE,
+	            (void *)(span->was_large ? 0 : span->last_size));
+	if (span->was_large)
+		pagemap_set((uintptr_t)span->base, 1, TAG_LARGE_FREED, (void *)span->last_size);
+}
+
+void span_free(const struct span *span, size_t touched) {
+	struct superslab *ss = span->ss;
+	if (ss == NULL) {
+		free_alone(span);
+		return;
+	}
+	leave_trace(span);
+	unsigned first = index_in(ss, span->base);
+	unsigned n = (unsigned)span->granules;
+	unsigned dirty = (unsigned)min_size((touched + GRANULE - 1) >> GRANULE_SHIFT, n);
+	uint32_t dirty_mask = dirty == 0 ? 0 : low_mask32(dirty) << first;
+	lock_acquire(space_lock());
+	superslab_put(ss, low_mask32(n) << first, dirty_mask);
+	purge_after_free_locked();
+	lock_release(space_lock());
+}
+
+bool span_extend(struct span *span, size_t granules, bool *zerop) {
+	struct superslab *ss = span->ss;
+	if (ss == NULL)
+		return false;
+	unsigned first = index_in(ss, span->base) + (unsigned)span->granules;
+	unsigned n = (unsigned)(granules - span->granules);
+	if (first + n > SUPERSLAB_GRANULES)
+		return false;
+	uint32_t mask = low_mask32(n) << first;
+	lock_acquire(space_lock());
+	bool ok = (ss->free & mask) == mask;
+	if (ok) {
+		*zerop = (ss->zero & mask) == mask;
+		hak_space.dirty -= (size_t)__builtin_popcount(mask & ~ss->zero);
+		hak_space.live += n;
+		ss->free &= ~mask;
+		ss->zero &= ~mask;
+		superslab_refile(ss);
+		span->granules = granules;
+	}
+	lock_release(space_lock());
+	return ok;
+}
+
+void span_shrink(struct span *span, size_t granules) {
+	struct span tail = { .base = (char *)span->base + granules * GRANULE,
+	                     .granules = span->granules - granules, .ss = span->ss };
+	span->granules = granules;
+	span_free(&tail, tail.granules * GRANULE);
+}

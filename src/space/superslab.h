@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SuperSlab: 2 MiB of address space, aligned to 2 MiB, handed out as spans of granules. It is the
+ * unit of address space, of huge pages, and of the purge queue.
+ *
+ * State of a granule, from three masks:
+ *   in use                 free = 0
+ *   free, dirty            free = 1, zero = 0     its pages may be resident
+ *   free, clean            free = 1, zero = 1     reads as zero, costs no memory
+ *   being purged           free = 0, and counted in no mask; in use by the purger
+ *
+ * Everything here is under the space lock (space_lock), which guards all SuperSlabs together.
+ * Lock order: slab pool, then slab descriptors, then space, then page map, then metadata.
+ */
+#ifndef HAK_SPACE_SUPERSLAB_H
+#define HAK_SPACE_SUPERSLAB_H
+
+#include "base/list.h"
+
+#define SUPERSLAB ((size_t)2 << 20)
+#define SUPERSLAB_GRANULES 32
+
+struct superslab {
+	uintptr_t base;
+	uint32_t free;               /* granules that hold nothing */
+	uint32_t zero;               /* of those: known to read as zero */
+	uint64_t dirty_ms;           /* when it last joined the dirty queue */
+	uint64_t purged_ms;          /* when it was last purged; 0: never */
+	struct superslab *next;      /* all ever made; constant */
+	struct list_node by_run;     /* in the list of its longest free run; unlinked: run 0 */
+	struct queue_node dirty_link; /* in the dirty queue iff `queued` */
+	bool queued;
+	bool huge;                   /* asked for huge pages */
+};
+
+/* A run of granules as it is handed out and taken back. */
+struct span {
+	void *base;
+	size_t granules;
+	struct superslab *ss; /* NULL: a mapping of its own */
+	bool zero;            /* out: all of it reads as zero */
+	size_t last_size;     /* in, at free: size of the blocks it held, for reports; 0: not known */
+	bool was_large;       /* in, at free: it held one large block */
+};
+
+enum span_use { SPAN_SLAB, SPAN_LARGE };
+
+/* 1..SUPERSLAB_GRANULES granules, tagged TAG_FREE. False: out of memory. Thread-safe. */
+bool span_alloc(size_t granules, enum span_use use, struct span *span);
+
+/* Takes a span back; at most its first `touched` bytes were ever written. Thread-safe. */
+void span_free(const struct span *span, size_t touched);
+
+/* Makes a span longer by taking the free granules behind it. `zerop`: the new part reads as zero. */
+bool span_extend(struct span *span, size_t granules, bool *zerop);
+
+/* Gives the granules behind the first `granules` back. */
+void span_shrink(struct span *span, size_t granules);
+
+/* Space counters, in granules; approximate for readers without the lock. */
+struct space_stats {
+	size_t superslabs;
+	size_t live;     /* in use */
+	size_t dirty;    /* free and maybe resident */
+	size_t purged;   /* purged, ever */
+	size_t purges;   /* calls of os_purge */
+	size_t regrets;
+	size_t alone;    /* granules mapped alone, without a SuperSlab */
+	size_t big;      /* granules of large blocks with a mapping of their own */
+};
+extern struct space_stats hak_space;
+
+struct lock *space_lock(void);
+
+/* After fork with that lock held by a thread that is gone: files every SuperSlab again. */
+void superslab_rebuild(void);
+
+/* ---- for purge.c and span.c: all need the space lock ---- */
+
+/* Takes a run of granules out of the fullest SuperSlab that has one; NULL: none has. */
+struct superslab *superslab_take(size_t granules, unsigned *firstp, bool *zerop);
+
+/* Puts granules back; `dirty`: which of them may be resident. */
+void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty);
+
+/* Files the SuperSlab under its longest free run again after its masks changed. */
+void superslab_refile(struct superslab *ss);
+
+/* Adds address space. False: the system has none. */
+bool superslab_grow(void);
+
+/* Unmaps SuperSlabs that are wholly free. Number unmapped. */
+size_t superslab_release_empty(void);
+
+#endif
