@@ -13,6 +13,8 @@
 #define HAK_COLD __attribute__((cold, noinline))
 #define HAK_NOINLINE __attribute__((noinline))
 #define HAK_INLINE static inline __attribute__((always_inline))
+/* Ours alone, and the compiler may know: -fvisibility=hidden says so of definitions only. */
+#define HAK_HIDDEN __attribute__((visibility("hidden")))
 #define HAK_EXPORT __attribute__((visibility("default")))
 #define HAK_CACHE_LINE 64
 #define HAK_CACHE_ALIGNED __attribute__((aligned(HAK_CACHE_LINE)))

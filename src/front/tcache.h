@@ -36,7 +36,7 @@ struct tcache {
 };
 static_assert(sizeof(struct tcache) <= 1024, "must fit the static TLS surplus when dlopened");
 
-extern HAK_TLS struct tcache hak_tcache;
+extern HAK_HIDDEN HAK_TLS struct tcache hak_tcache;
 
 /* Suspicious: may be on a free list, since its first word decodes into the window of one. */
 HAK_INLINE bool block_looks_free(uintptr_t block, uintptr_t head) {
@@ -83,6 +83,7 @@ HAK_INLINE bool tcache_free(void *ptr) {
 	if (HAK_UNLIKELY(block_looks_free(addr, head)))
 		return false;
 	if (HAK_UNLIKELY(--b->room < 0)) {
+		__asm__("" : "+m"(b->room)); /* lets the test above be one instruction */
 		b->room++;
 		return false;
 	}

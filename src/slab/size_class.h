@@ -41,10 +41,10 @@ struct size_class {
 	uint16_t capacity; /* blocks in a slab */
 	uint16_t granules; /* granules in a slab */
 };
-extern const struct size_class hak_size_classes[SC_COUNT];
+extern HAK_HIDDEN const struct size_class hak_size_classes[SC_COUNT];
 
 /* Code of the smallest class that holds a request, by (size + 15) / 16. */
-extern const uint16_t hak_class_codes[(SC_MAX_SIZE >> SC_QUANTUM_SHIFT) + 1];
+extern HAK_HIDDEN const uint16_t hak_class_codes[(SC_MAX_SIZE >> SC_QUANTUM_SHIFT) + 1];
 
 /* `size` <= SC_MAX_SIZE. */
 HAK_INLINE unsigned sc_code(size_t size) {

@@ -58,7 +58,7 @@ static_assert(sizeof(struct slab) == 128, "two cache lines: the owner's and the 
 
 /* The per-process secret; 1 before key_init, which makes zeroed bins read as empty: a head of 0
    decodes to the odd address 1. */
-extern uintptr_t hak_key;
+extern HAK_HIDDEN uintptr_t hak_key;
 void key_init(const uint64_t random[2]);
 
 /* A decoded link is a block, or the end. */

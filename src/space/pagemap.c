@@ -25,7 +25,7 @@ static uint32_t granule_of(uintptr_t addr) {
 }
 
 static struct pagemap_leaf *leaf_at(uint32_t root_index) {
-	uintptr_t off = atomic_load_explicit(&hak_pagemap.root[root_index], memory_order_relaxed);
+	uintptr_t off = __atomic_load_n(&hak_pagemap.root[root_index], __ATOMIC_RELAXED);
 	return off == 0 ? NULL : (struct pagemap_leaf *)((uintptr_t)hak_pagemap.zero + off);
 }
 
@@ -35,14 +35,12 @@ uint32_t pagemap_tag_checked(uintptr_t addr) {
 	struct pagemap_leaf *leaf = leaf_at(granule_of(addr) >> 16);
 	/* Acquire: pairs with the release in pagemap_set. */
 	return leaf == NULL ? TAG_NONE
-	                    : atomic_load_explicit(&leaf->tag[granule_of(addr) & 0xffff],
-	                                           memory_order_acquire);
+	                    : __atomic_load_n(&leaf->tag[granule_of(addr) & 0xffff], __ATOMIC_ACQUIRE);
 }
 
 void *pagemap_desc(uintptr_t addr) {
 	/* Relaxed: the caller has read the tag, which orders the descriptor before it. */
-	return atomic_load_explicit(&leaf_at(granule_of(addr) >> 16)->desc[granule_of(addr) & 0xffff],
-	                            memory_order_relaxed);
+	return __atomic_load_n(&leaf_at(granule_of(addr) >> 16)->desc[granule_of(addr) & 0xffff], __ATOMIC_RELAXED);
 }
 
 static bool make_leaf(uint32_t root_index) {
@@ -53,9 +51,8 @@ static bool make_leaf(uint32_t root_index) {
 		if (leaf != NULL) {
 			state.first_used = true;
 			/* Relaxed: a fresh leaf is zero, which is what a reader without it assumes. */
-			atomic_store_explicit(&hak_pagemap.root[root_index],
-			                      (uintptr_t)leaf - (uintptr_t)hak_pagemap.zero,
-			                      memory_order_relaxed);
+			__atomic_store_n(&hak_pagemap.root[root_index],
+			                      (uintptr_t)leaf - (uintptr_t)hak_pagemap.zero, __ATOMIC_RELAXED);
 		}
 	}
 	lock_release(&state.lock);
@@ -75,14 +72,14 @@ void pagemap_set(uintptr_t addr, size_t granules, uint32_t tag, void *desc) {
 	uint32_t g = granule_of(addr);
 	for (size_t i = 0; i < granules; i++, g++) {
 		struct pagemap_leaf *leaf = leaf_at(g >> 16);
-		atomic_store_explicit(&leaf->desc[g & 0xffff], desc, memory_order_relaxed);
+		__atomic_store_n(&leaf->desc[g & 0xffff], desc, __ATOMIC_RELAXED);
 		/* Release: who reads this tag with acquire sees the descriptor and its contents. */
-		atomic_store_explicit(&leaf->tag[g & 0xffff], tag, memory_order_release);
+		__atomic_store_n(&leaf->tag[g & 0xffff], tag, __ATOMIC_RELEASE);
 	}
 }
 
 void pagemap_set_tag(uintptr_t addr, size_t granules, uint32_t tag) {
 	uint32_t g = granule_of(addr);
 	for (size_t i = 0; i < granules; i++, g++)
-		atomic_store_explicit(&leaf_at(g >> 16)->tag[g & 0xffff], tag, memory_order_release);
+		__atomic_store_n(&leaf_at(g >> 16)->tag[g & 0xffff], tag, __ATOMIC_RELEASE);
 }

@@ -22,8 +22,6 @@
 #ifndef HAK_SPACE_PAGEMAP_H
 #define HAK_SPACE_PAGEMAP_H
 
-#include <stdatomic.h>
-
 #include "base/compiler.h"
 
 #define GRANULE_SHIFT 16
@@ -46,22 +44,30 @@ enum tag_code {
 };
 
 struct pagemap_leaf {
-	_Atomic uint32_t tag[LEAF_GRANULES];
-	_Atomic(void *) desc[LEAF_GRANULES];
+	uint32_t tag[LEAF_GRANULES];
+	void *desc[LEAF_GRANULES];
 };
 
 struct pagemap {
-	_Atomic uint32_t zero[LEAF_GRANULES];   /* the tags of the permanent zero leaf */
-	_Atomic uintptr_t root[ROOT_ENTRIES]; /* offset of a leaf from `zero` */
+	uint32_t zero[LEAF_GRANULES];  /* the tags of the permanent zero leaf */
+	uintptr_t root[ROOT_ENTRIES];  /* offset of a leaf from `zero` */
 };
-extern struct pagemap hak_pagemap;
+extern HAK_HIDDEN struct pagemap hak_pagemap;
+
+/* A relaxed load; plain outside of race detectors, because compilers do not fold atomic loads into
+   the instruction that uses them. Aligned words do not tear. */
+#if defined(__SANITIZE_THREAD__)
+#define PAGEMAP_LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+#else
+#define PAGEMAP_LOAD(p) (*(p))
+#endif
 
 HAK_INLINE uint32_t pagemap_tag(uintptr_t addr) {
 	uint32_t g = (uint32_t)(addr >> GRANULE_SHIFT);
 	/* Relaxed: see "Readers" above; a leaf's tags are zero until it is in use. */
-	uintptr_t leaf = atomic_load_explicit(&hak_pagemap.root[g >> 16], memory_order_relaxed);
-	_Atomic uint32_t *tag = (_Atomic uint32_t *)((uintptr_t)hak_pagemap.zero + leaf);
-	return atomic_load_explicit(&tag[g & 0xffff], memory_order_relaxed);
+	uintptr_t leaf = PAGEMAP_LOAD(&hak_pagemap.root[g >> 16]);
+	const char *tags = (const char *)hak_pagemap.zero + leaf;
+	return PAGEMAP_LOAD((const uint32_t *)(const void *)tags + (g & 0xffff));
 }
 
 /* pagemap_tag for the slow paths: what the descriptor held when the tag was written is seen, and an
