@@ -115,7 +115,7 @@ API void *hak_expand(void *ptr, size_t size) {
 }
 
 API int hak_owns(const void *ptr) {
-	uint32_t tag = pagemap_tag_checked((uintptr_t)ptr);
+	uint32_t tag = pagemap_lookup((uintptr_t)ptr).tag;
 	return tag != TAG_NONE && tag != TAG_LARGE_FREED;
 }
 

@@ -15,6 +15,9 @@
 #define HAK_INLINE static inline __attribute__((always_inline))
 /* Ours alone, and the compiler may know: -fvisibility=hidden says so of definitions only. */
 #define HAK_HIDDEN __attribute__((visibility("hidden")))
+/* For the two large, hardly touched arrays: the linker puts common symbols behind all other data, so
+   that the small variables share a page or two. */
+#define HAK_LAST_IN_BSS __attribute__((common))
 #define HAK_EXPORT __attribute__((visibility("default")))
 #define HAK_CACHE_LINE 64
 #define HAK_CACHE_ALIGNED __attribute__((aligned(HAK_CACHE_LINE)))

@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "front/bigcache.h"
 #include "front/locked_heap.h"
+#include "front/nursery.h"
 #include "space/purge.h"
 
 /* ---- allocating ---- */
@@ -99,8 +100,8 @@ static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
 	remote_post(s, &one);
 }
 
-static void free_large(uintptr_t addr) {
-	struct large *l = pagemap_desc(addr);
+static void free_large(struct large *l) {
+	uintptr_t addr = (uintptr_t)l->span.base;
 	size_t usable = l->usable;
 	if (l->heap != NULL)
 		locked_heap_forget(l);
@@ -108,26 +109,40 @@ static void free_large(uintptr_t addr) {
 		misuse_freed(OP_FREE, addr, usable);
 }
 
-bool free_block(struct heap *h, void *ptr) {
-	uintptr_t addr = (uintptr_t)ptr;
-	uint32_t tag = pagemap_tag_checked(addr);
-	if (tag == TAG_NONE)
-		return false;
-	if ((tag & TAG_CODE_MASK) >= SC_CODE_END) {
-		if (tag == TAG_LARGE && large_of(addr) != NULL && addr % GRANULE == 0 &&
-		    large_of(addr)->span.base == ptr) {
-			free_large(addr);
-			return true;
-		}
-		misuse_check_granule(OP_FREE, tag, addr);
+static void free_nursery(uintptr_t addr) {
+	size_t size;
+	misuse_check_nursery(OP_FREE, addr, &size);
+	if (!nursery_free(addr))
+		misuse_freed(OP_FREE, addr, size);
+}
+
+/* A granule without slab: a large block, or nothing that can be freed. False: not ours. */
+static bool free_other(struct pagemap_entry e, uintptr_t addr) {
+	if (e.tag == TAG_NURSERY) {
+		free_nursery(addr);
+		return true;
+	}
+	struct large *l = e.tag == TAG_LARGE ? large_of(addr) : NULL;
+	if (l == NULL || (uintptr_t)l->span.base != addr) {
+		misuse_check_granule(OP_FREE, e, addr);
 		return false;
 	}
-	struct slab *s = pagemap_desc(addr);
-	misuse_check_block(OP_FREE, s, addr);
-	if (h != NULL && (tag & ~TAG_CODE_MASK) == h->tag)
-		free_local(h, s, addr);
+	free_large(l);
+	return true;
+}
+
+bool free_block(struct heap *h, void *ptr) {
+	uintptr_t addr = (uintptr_t)ptr;
+	struct pagemap_entry e = pagemap_lookup(addr);
+	if (HAK_UNLIKELY(e.tag == TAG_NONE))
+		return false;
+	if (HAK_UNLIKELY((e.tag & TAG_CODE_MASK) >= SC_CODE_END))
+		return free_other(e, addr);
+	misuse_check_block(OP_FREE, e.desc, addr);
+	if (h != NULL && (e.tag & ~TAG_CODE_MASK) == h->tag)
+		free_local(h, e.desc, addr);
 	else
-		free_remote(h, s, addr);
+		free_remote(h, e.desc, addr);
 	return true;
 }
 
@@ -135,13 +150,17 @@ bool free_block(struct heap *h, void *ptr) {
 
 bool block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
 	uintptr_t addr = (uintptr_t)ptr;
-	uint32_t tag = pagemap_tag_checked(addr);
-	if (tag == TAG_NONE)
+	struct pagemap_entry e = pagemap_lookup(addr);
+	if (e.tag == TAG_NONE)
 		return false;
-	if ((tag & TAG_CODE_MASK) < SC_CODE_END) {
-		const struct slab *s = pagemap_desc(addr);
+	if ((e.tag & TAG_CODE_MASK) < SC_CODE_END) {
+		const struct slab *s = e.desc;
 		misuse_check_block(op, s, addr);
 		*sizep = s->block_size;
+		return true;
+	}
+	if (e.tag == TAG_NURSERY) {
+		misuse_check_nursery(op, addr, sizep);
 		return true;
 	}
 	struct large *l = large_of(addr);
@@ -149,20 +168,17 @@ bool block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
 		*sizep = l->usable;
 		return true;
 	}
-	misuse_check_granule(op, tag, addr);
+	misuse_check_granule(op, e, addr);
 	return false;
 }
 
 bool block_resize(void *ptr, size_t size, bool wasteful) {
+	size_t old;
 	struct large *l = large_of((uintptr_t)ptr);
-	if (l == NULL) {
-		const struct slab *s = pagemap_desc((uintptr_t)ptr);
-		return size <= s->block_size &&
-			(wasteful || size > s->block_size / 2 || s->block_size <= 4 * ALLOC_ALIGN);
-	}
-	if (size <= SC_MAX_SIZE)
-		return wasteful;
-	return large_resize(l, size);
+	if (l != NULL)
+		return size > SC_MAX_SIZE ? large_resize(l, size) : wasteful;
+	return block_usable_size(OP_REALLOC, ptr, &old) && size <= old &&
+		(wasteful || size > old / 2 || old <= 4 * ALLOC_ALIGN);
 }
 
 void *block_move(void *ptr, size_t size) {

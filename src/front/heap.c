@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/settings.h"
+#include "front/nursery.h"
 #include "front/policy.h"
 #include "os/lock.h"
 #include "slab/pool.h"
@@ -38,7 +40,7 @@ static struct slab *of_all_node(struct list_node *n) {
 }
 
 static struct slab *slab_at(uintptr_t block) {
-	return pagemap_desc(block);
+	return pagemap_lookup(block).desc;
 }
 
 /* ---- making and retiring heaps ---- */
@@ -49,6 +51,7 @@ static struct heap *new_heap_locked(void) {
 	struct heap *h = meta_alloc(sizeof *h);
 	if (h == NULL)
 		return NULL;
+	h->is_first = registry.owners == 0;
 	h->tag = ++registry.owners << TAG_OWNER_SHIFT;
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		h->classes[sc].capacity = (uint16_t)policy_initial_capacity(sc);
@@ -120,7 +123,7 @@ static void slab_gained_blocks(struct heap *h, struct slab *s) {
 		return;
 	if (!list_is_linked(&s->ready))
 		list_push(&hc->ready, &s->ready);
-	if (remote_all_home(s) && !is_last_source(hc, s))
+	if (s->used <= s->left_remote && remote_all_home(s) && !is_last_source(hc, s))
 		delete_slab(h, s);
 }
 
@@ -210,11 +213,10 @@ static void *take_own_list(struct heap *h, struct bin *b, struct slab *s) {
 static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	unsigned capacity = h->classes[s->sc].capacity;
 	unsigned n = policy_carve(s->sc, capacity);
-	if (n > s->capacity - s->carved)
-		n = s->capacity - s->carved;
+	n = (unsigned)min_size(n, (size_t)(s->capacity - s->carved));
 	uintptr_t first = s->base + (size_t)s->carved * s->block_size;
-	s->carved += n;
-	s->used += n;
+	s->carved += (uint16_t)n;
+	s->used += (uint16_t)n;
 	uintptr_t link = slab_end(s);
 	for (unsigned i = n - 1; i > 0; i--) {
 		uintptr_t block = first + (size_t)i * s->block_size;
@@ -244,6 +246,12 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	*zerop = false;
+	if (h->is_first && hc->all.first == NULL) {
+		void *p = nursery_alloc(sc);
+		*zerop = p != NULL;
+		if (p != NULL)
+			return p;
+	}
 	tick(h);
 	adapt_capacity(hc, sc);
 	for (;;) {

@@ -61,9 +61,10 @@ size_t large_good_size(size_t size) {
 }
 
 struct large *large_of(uintptr_t addr) {
-	if (pagemap_tag_checked(addr) != TAG_LARGE)
+	struct pagemap_entry e = pagemap_lookup(addr);
+	if (e.tag != TAG_LARGE)
 		return NULL;
-	struct large *l = pagemap_desc(addr);
+	struct large *l = e.desc;
 	/* Relaxed: the holder of the block knows; for others it is a guess either way. */
 	bool live = atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE;
 	return live && addr - base_of(l) < l->usable ? l : NULL;

@@ -4,6 +4,7 @@
 #include "base/report.h"
 #include "front/heap.h"
 #include "front/large.h"
+#include "front/nursery.h"
 #include "front/tcache.h"
 
 static const char *const op_names[] = { "free", "realloc", "malloc_usable_size" };
@@ -58,10 +59,8 @@ void misuse_invalid(enum misuse_op op, uintptr_t addr) {
 
 /* The slab of class `sc` that a decoded link leads to, or NULL. */
 static const struct slab *link_target(unsigned sc, uintptr_t decoded) {
-	uint32_t tag = pagemap_tag_checked(decoded);
-	if ((tag & TAG_CODE_MASK) >> SC_CODE_SHIFT != sc)
-		return NULL;
-	return pagemap_desc(decoded);
+	struct pagemap_entry e = pagemap_lookup(decoded);
+	return (e.tag & TAG_CODE_MASK) >> SC_CODE_SHIFT == sc ? e.desc : NULL;
 }
 
 /* Could the block's first word have been written by us? */
@@ -123,20 +122,31 @@ HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
 
 /* ---- checks ---- */
 
-void misuse_check_block(enum misuse_op op, const struct slab *s, uintptr_t addr) {
-	if (HAK_UNLIKELY(!slab_has_block(s, addr))) {
+void misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr) {
+	if (!slab_has_block(s, addr)) {
 		uintptr_t off = addr - s->base;
-		uintptr_t block = addr - off % s->block_size;
-		if (off / s->block_size < s->carved)
-			die_interior(op, addr, block, s->block_size);
+		if (sc_index(s->sc, off) < s->carved)
+			die_interior(op, addr, addr - off % s->block_size, s->block_size);
 		misuse_invalid(op, addr);
 	}
-	if (HAK_UNLIKELY(block_looks_free(addr, slab_end(s))) && block_is_free(s, addr))
+	if (block_is_free(s, addr))
 		misuse_freed(op, addr, s->block_size);
 }
 
-static void check_large(enum misuse_op op, uintptr_t addr) {
-	const struct large *l = pagemap_desc(addr);
+void misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep) {
+	uintptr_t block;
+	unsigned sc;
+	enum nursery_state state = nursery_find(addr, &block, &sc);
+	if (state == NURSERY_UNUSED)
+		misuse_invalid(op, addr);
+	*sizep = hak_size_classes[sc].size;
+	if (state == NURSERY_INSIDE)
+		die_interior(op, addr, block, *sizep);
+	if (state == NURSERY_FREED)
+		misuse_freed(op, addr, *sizep);
+}
+
+static void check_large(enum misuse_op op, const struct large *l, uintptr_t addr) {
 	uintptr_t base = (uintptr_t)l->span.base;
 	if (addr == base)
 		return; /* freed this moment by another thread: the caller finds out */
@@ -146,19 +156,18 @@ static void check_large(enum misuse_op op, uintptr_t addr) {
 	misuse_invalid(op, addr);
 }
 
-void misuse_check_granule(enum misuse_op op, uint32_t tag, uintptr_t addr) {
-	size_t size;
-	switch (tag) {
+void misuse_check_granule(enum misuse_op op, struct pagemap_entry e, uintptr_t addr) {
+	size_t size = (size_t)e.desc;
+	switch (e.tag) {
 	case TAG_LARGE:
-		check_large(op, addr);
+		check_large(op, e.desc, addr);
 		return;
 	case TAG_LARGE_FREED:
 		/* Only the very address says anything: the memory behind it may be somebody else's. */
 		if (addr % GRANULE == 0)
-			misuse_freed(op, addr, (size_t)pagemap_desc(addr));
+			misuse_freed(op, addr, size);
 		return;
 	default:
-		size = (size_t)pagemap_desc(addr);
 		if (size != 0 && addr % GRANULE % size == 0)
 			misuse_freed(op, addr, size);
 		misuse_invalid(op, addr);

@@ -6,19 +6,26 @@
 #ifndef HAK_FRONT_MISUSE_H
 #define HAK_FRONT_MISUSE_H
 
-#include "base/compiler.h"
-
-struct slab;
+#include "front/tcache.h"
 
 /* What the program asked for; the word the report uses. */
 enum misuse_op { OP_FREE, OP_REALLOC, OP_USABLE_SIZE };
 
+/* misuse_check_block when something does not look right. */
+HAK_COLD void misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr);
+
 /* Returns if `addr`, which lies in a granule of `s`, is a block that is with the program. */
-void misuse_check_block(enum misuse_op op, const struct slab *s, uintptr_t addr);
+HAK_INLINE void misuse_check_block(enum misuse_op op, const struct slab *s, uintptr_t addr) {
+	if (HAK_UNLIKELY(!slab_has_block(s, addr) || block_looks_free(addr, slab_end(s))))
+		misuse_suspect(op, s, addr);
+}
+
+/* An address in the nursery. Returns if it is a live block; `sizep`: its size. */
+void misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep);
 
 /* An address whose granule is ours but holds no live block there: tag TAG_FREE, TAG_LARGE or
    TAG_LARGE_FREED. Returns only if it need not be ours after all. */
-void misuse_check_granule(enum misuse_op op, uint32_t tag, uintptr_t addr);
+void misuse_check_granule(enum misuse_op op, struct pagemap_entry e, uintptr_t addr);
 
 /* `addr` is a large block that is free. */
 _Noreturn HAK_COLD void misuse_freed(enum misuse_op op, uintptr_t addr, size_t size);

@@ -79,8 +79,9 @@ static bool accept(struct slab *s, uint64_t word) {
 		return false;
 	assert(s->free_count == 0);
 	s->free = link_encode(first);
-	s->free_count = remote_count(word);
-	s->used -= remote_count(word);
+	s->free_count = (uint16_t)remote_count(word);
+	s->used -= (uint16_t)remote_count(word);
+	s->left_remote = 0;
 	return true;
 }
 
@@ -100,7 +101,8 @@ bool remote_collect(struct slab *s, bool clear_queued) {
 
 void remote_unqueue(struct slab *s) {
 	/* Release: who routes the slab next writes inbox_next after we read it. */
-	atomic_fetch_and_explicit(&s->remote, ~QUEUED, memory_order_acq_rel);
+	uint64_t word = atomic_fetch_and_explicit(&s->remote, ~QUEUED, memory_order_acq_rel);
+	s->left_remote = (uint16_t)remote_count(word);
 }
 
 bool remote_all_home(const struct slab *s) {

@@ -24,9 +24,11 @@
 #define CAPACITY(size) (GRANULES(size) * 65536 / (size))
 #define MAGIC(size) (GRANULES(size) == 1 ? (uint32_t)((((uint64_t)1 << 32) + (size) - 1) / (size)) : 0)
 
+#define INVERSE(size) ((((uint64_t)1 << SC_INVERSE_SHIFT) + (size) - 1) / (size))
+
 #define ROW(class, below, bytes) \
-	[class] = { .size = bytes, .magic = MAGIC(bytes), .capacity = CAPACITY(bytes), \
-	            .granules = GRANULES(bytes) },
+	[class] = { .size = bytes, .magic = MAGIC(bytes), .inverse = INVERSE(bytes), \
+	            .capacity = CAPACITY(bytes), .granules = GRANULES(bytes) },
 const struct size_class hak_size_classes[SC_COUNT] = { CLASS_LIST(ROW) };
 
 #define CODES(class, below, bytes) [(below) / 16 + 1 ... (bytes) / 16] = (class) << SC_CODE_SHIFT,

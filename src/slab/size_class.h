@@ -37,11 +37,19 @@ enum {
 /* What one class is made of. */
 struct size_class {
 	uint32_t size;     /* block, bytes */
-	uint32_t magic;    /* ceil(2^32 / size) for one-granule slabs, 0 otherwise; see block_check */
+	uint32_t magic;    /* ceil(2^32 / size) for one-granule slabs, 0 otherwise; front/tcache.h */
+	uint64_t inverse;  /* ceil(2^SC_INVERSE_SHIFT / size), see sc_index */
 	uint16_t capacity; /* blocks in a slab */
 	uint16_t granules; /* granules in a slab */
 };
 extern HAK_HIDDEN const struct size_class hak_size_classes[SC_COUNT];
+
+/* offset / size without a division. Exact: with inverse = (2^44 + e) / size, e < size, the error is
+   offset * e / 2^44 / size < 1 / size, since offset < 2^19 and e < 2^15. */
+#define SC_INVERSE_SHIFT 44
+HAK_INLINE uint32_t sc_index(unsigned sc, uintptr_t offset) {
+	return (uint32_t)(offset * hak_size_classes[sc].inverse >> SC_INVERSE_SHIFT);
+}
 
 /* Code of the smallest class that holds a request, by (size + 15) / 16. */
 extern HAK_HIDDEN const uint16_t hak_class_codes[(SC_MAX_SIZE >> SC_QUANTUM_SHIFT) + 1];

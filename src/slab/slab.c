@@ -83,7 +83,7 @@ struct slab *slab_new(unsigned sc) {
 	s->ss = span.ss;
 	s->fresh_is_zero = span.zero;
 	s->free = slab_end(s);
-	s->free_count = s->used = s->carved = 0;
+	s->free_count = s->used = s->carved = s->left_remote = 0;
 	s->capacity = c->capacity;
 	s->block_size = c->size;
 	s->sc = (uint8_t)sc;
@@ -105,11 +105,6 @@ void slab_delete(struct slab *s) {
 
 void slab_set_tag(struct slab *s, uint32_t owner_tag) {
 	pagemap_set(s->base, s->granules, owner_tag | (uint32_t)s->sc << SC_CODE_SHIFT, s);
-}
-
-bool slab_has_block(const struct slab *s, uintptr_t addr) {
-	uintptr_t off = addr - s->base;
-	return off / s->block_size < s->carved && off % s->block_size == 0;
 }
 
 void slab_rebuild(void) {

@@ -35,10 +35,11 @@ struct slab {
 	/* First line: the owner's. */
 	uintptr_t base;
 	uintptr_t free;        /* own list: link value of its first block */
-	uint32_t free_count;   /* blocks on it */
-	uint32_t used;         /* carved blocks not on it */
-	uint32_t carved;       /* blocks handed out at least once */
-	uint32_t capacity;     /* blocks in all */
+	uint16_t free_count;   /* blocks on it */
+	uint16_t used;         /* carved blocks not on it */
+	uint16_t carved;       /* blocks handed out at least once */
+	uint16_t capacity;     /* blocks in all */
+	uint16_t left_remote;  /* blocks seen and left on the remote list, see remote_unqueue */
 	uint32_t block_size;   /* bytes */
 	uint8_t sc;            /* size class */
 	uint8_t granules;
@@ -98,8 +99,13 @@ void slab_delete(struct slab *s);
 /* Says in the page map whose slab it is: `owner_tag` is a heap's tag, 0 for nobody. */
 void slab_set_tag(struct slab *s, uint32_t owner_tag);
 
-/* Is `addr` the address of a carved block? Any thread may ask; exact for the owner. */
-bool slab_has_block(const struct slab *s, uintptr_t addr);
+/* Is `addr`, in a granule of the slab, the address of a carved block? Any thread may ask about a block
+   it was given. */
+HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
+	uintptr_t off = addr - s->base;
+	uint32_t index = sc_index(s->sc, off);
+	return index < s->carved && (uintptr_t)index * s->block_size == off;
+}
 
 /* Puts a block on the own list. Owner. */
 HAK_INLINE void slab_push(struct slab *s, uintptr_t block) {

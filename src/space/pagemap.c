@@ -4,11 +4,11 @@
 #include "os/lock.h"
 #include "os/os.h"
 
-struct pagemap hak_pagemap;
+HAK_LAST_IN_BSS struct pagemap hak_pagemap;
 
 /* The first leaf is part of the library's zero-initialised data: most processes need no other, and
    untouched pages of it cost nothing. */
-static struct pagemap_leaf first_leaf;
+HAK_LAST_IN_BSS struct pagemap_leaf hak_first_leaf;
 
 /* `lock` guards the making of leaves; they are never removed. */
 static struct {
@@ -29,25 +29,11 @@ static struct pagemap_leaf *leaf_at(uint32_t root_index) {
 	return off == 0 ? NULL : (struct pagemap_leaf *)((uintptr_t)hak_pagemap.zero + off);
 }
 
-uint32_t pagemap_tag_checked(uintptr_t addr) {
-	if (addr >> 48 != 0)
-		return TAG_NONE;
-	struct pagemap_leaf *leaf = leaf_at(granule_of(addr) >> 16);
-	/* Acquire: pairs with the release in pagemap_set. */
-	return leaf == NULL ? TAG_NONE
-	                    : __atomic_load_n(&leaf->tag[granule_of(addr) & 0xffff], __ATOMIC_ACQUIRE);
-}
-
-void *pagemap_desc(uintptr_t addr) {
-	/* Relaxed: the caller has read the tag, which orders the descriptor before it. */
-	return __atomic_load_n(&leaf_at(granule_of(addr) >> 16)->desc[granule_of(addr) & 0xffff], __ATOMIC_RELAXED);
-}
-
 static bool make_leaf(uint32_t root_index) {
 	lock_acquire(&state.lock);
 	struct pagemap_leaf *leaf = leaf_at(root_index);
 	if (leaf == NULL) {
-		leaf = state.first_used ? os_map(NULL, sizeof *leaf) : &first_leaf;
+		leaf = state.first_used ? os_map(NULL, sizeof *leaf) : &hak_first_leaf;
 		if (leaf != NULL) {
 			state.first_used = true;
 			/* Relaxed: a fresh leaf is zero, which is what a reader without it assumes. */

@@ -38,6 +38,7 @@ enum tag_code {
 	TAG_NONE = 0,
 	TAG_FREE = 0x3f0,        /* a granule of ours that holds nothing; descriptor: the size, as a number,
 	                            of the blocks it held last, or 0 */
+	TAG_NURSERY = 0x3c0,     /* blocks of mixed classes; front/nursery.h */
 	TAG_LARGE = 0x3e0,       /* a large block; descriptor: struct large */
 	TAG_LARGE_FREED = 0x3d0, /* a large block began here that was freed; descriptor: its usable size,
 	                            as a number. The memory may be unmapped, even somebody else's. */
@@ -53,6 +54,7 @@ struct pagemap {
 	uintptr_t root[ROOT_ENTRIES];  /* offset of a leaf from `zero` */
 };
 extern HAK_HIDDEN struct pagemap hak_pagemap;
+extern HAK_HIDDEN struct pagemap_leaf hak_first_leaf;
 
 /* A relaxed load; plain outside of race detectors, because compilers do not fold atomic loads into
    the instruction that uses them. Aligned words do not tear. */
@@ -70,12 +72,27 @@ HAK_INLINE uint32_t pagemap_tag(uintptr_t addr) {
 	return PAGEMAP_LOAD((const uint32_t *)(const void *)tags + (g & 0xffff));
 }
 
+/* What lies at an address. */
+struct pagemap_entry {
+	uint32_t tag;
+	void *desc; /* only if tag != TAG_NONE */
+};
+
 /* pagemap_tag for the slow paths: what the descriptor held when the tag was written is seen, and an
    address beyond 48 bits, which the fast path takes modulo 2^48, is nobody's. */
-uint32_t pagemap_tag_checked(uintptr_t addr);
-
-/* The descriptor at an address whose tag is not 0. */
-void *pagemap_desc(uintptr_t addr);
+HAK_INLINE struct pagemap_entry pagemap_lookup(uintptr_t addr) {
+	uint32_t g = (uint32_t)(addr >> GRANULE_SHIFT);
+	uintptr_t offset = addr >> 48 != 0 ? 0
+		: __atomic_load_n(&hak_pagemap.root[g >> 16], __ATOMIC_RELAXED);
+	struct pagemap_leaf *leaf = (struct pagemap_leaf *)(void *)((char *)hak_pagemap.zero + offset);
+	struct pagemap_entry e = { 0, NULL };
+	if (offset == 0)
+		return e;
+	/* Acquire: pairs with the release in pagemap_set; it orders the descriptor, too. */
+	e.tag = __atomic_load_n(&leaf->tag[g & 0xffff], __ATOMIC_ACQUIRE);
+	e.desc = __atomic_load_n(&leaf->desc[g & 0xffff], __ATOMIC_RELAXED);
+	return e;
+}
 
 /* Makes sure that leaves exist for the range. False: out of memory. */
 bool pagemap_cover(uintptr_t addr, size_t granules);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Nursery: the first few kilobytes a process allocates, blocks of all classes up to 4 KiB side by side.
+ *
+ * Most processes on a machine are small and short: one page per size class is most of what an
+ * allocator would cost them. So the process's first heap serves a class that has no slab yet from
+ * here, until NURSERY_BYTES are used up. A block is handed out once and never again; from then on
+ * the class has slabs, and nothing of this is on any path.
+ *
+ *   span      one granule, tag TAG_NURSERY: every free of such a block takes the slow path
+ *   unit[]    a byte per 16 bytes: 0 inside a block or unused, else the class of the block that
+ *             begins there, with UNIT_FREED once it was freed
+ *
+ * The first heap's thread alone allocates; any thread frees, by one atomic exchange of the byte.
+ */
+#ifndef HAK_FRONT_NURSERY_H
+#define HAK_FRONT_NURSERY_H
+
+#include "slab/size_class.h"
+
+/* A block of class `sc`, all zero, or NULL: used up. The first heap's thread. */
+void *nursery_alloc(unsigned sc);
+
+enum nursery_state { NURSERY_LIVE, NURSERY_FREED, NURSERY_INSIDE, NURSERY_UNUSED };
+
+/* What is at `addr`, which lies in the nursery's granule, and the block it belongs to. */
+enum nursery_state nursery_find(uintptr_t addr, uintptr_t *blockp, unsigned *scp);
+
+/* Frees a live block. False: another thread has freed it meanwhile. */
+bool nursery_free(uintptr_t block);
+
+/* Bytes handed out. */
+size_t nursery_used(void);
+
+#endif
