@@ -8,6 +8,7 @@
 
 #include "abi/conf.h"
 #include "base/settings.h"
+#include "front/alloc.h"
 #include "front/bigcache.h"
 #include "front/large.h"
 #include "os/os.h"
@@ -99,6 +100,26 @@ static bool is_main_thread(void) {
 	return true;
 }
 
+/* Registers the exit hook. libc allocates a node for it and aborts if it gets none, so a block of
+   that size goes into the bin first. False: not registered, out of memory. */
+static bool register_exit(struct heap *h) {
+	enum { NODE_BYTES = 4 * sizeof(void *) };
+	void *p = alloc_block(h, NODE_BYTES, ALLOC_ALIGN, false);
+	if (p == NULL)
+		return false;
+	if (!tcache_free(p))
+		free_block(h, p);
+	return __cxa_thread_atexit_impl(thread_exit, NULL, &__dso_handle) == 0;
+}
+
+/* A thread that could not be attached is as it was: it tries again the next time. */
+static void detach(struct tcache *t) {
+	struct heap *h = t->heap;
+	t->tag = 0;
+	t->heap = NULL;
+	heap_retire(h);
+}
+
 HAK_NOINLINE static struct heap *attach(void) {
 	struct tcache *t = &hak_tcache;
 	if (t->torn_down)
@@ -109,9 +130,12 @@ HAK_NOINLINE static struct heap *attach(void) {
 		return NULL;
 	t->heap = h;
 	t->tag = h->tag;
-	/* Allocates, so the thread must have its heap by now. Registered first, it runs last. */
-	if (!is_main_thread())
-		__cxa_thread_atexit_impl(thread_exit, NULL, &__dso_handle);
+	/* The thread must have its heap by now, since this allocates. Registered first, the hook runs
+	   last. */
+	if (!is_main_thread() && !register_exit(h)) {
+		detach(t);
+		return NULL;
+	}
 	return h;
 }
 

@@ -18,11 +18,22 @@ static unsigned class_for(size_t size, size_t align) {
 	return align <= ALLOC_ALIGN ? sc_of(size) : sc_of_aligned(size, align);
 }
 
-static void *alloc_small(struct heap *h, unsigned sc, bool zero) {
+/* From the nursery, for a class that has no slab yet. Its blocks are aligned to 16 bytes only. */
+static void *alloc_first(struct heap *h, unsigned sc, size_t align) {
+	if (!h->is_first || h->classes[sc].all.first != NULL || align > ALLOC_ALIGN)
+		return NULL;
+	return nursery_alloc(sc);
+}
+
+static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	bool is_zero = false;
 	void *p = bin_pop(&h->bins[sc]);
-	if (p == NULL)
+	if (p == NULL) {
+		p = alloc_first(h, sc, align);
+		if (p != NULL)
+			return p;
 		p = heap_refill(h, sc, &is_zero);
+	}
 	if (p != NULL && zero && !is_zero)
 		memset(p, 0, hak_size_classes[sc].size);
 	return p;
@@ -40,7 +51,7 @@ static void *alloc_large(size_t size, size_t align, bool zero) {
 
 static void *try_alloc(struct heap *h, size_t size, size_t align, bool zero) {
 	unsigned sc = class_for(size, align);
-	return sc != 0 ? alloc_small(h, sc, zero) : alloc_large(size, align, zero);
+	return sc != 0 ? alloc_small(h, sc, align, zero) : alloc_large(size, align, zero);
 }
 
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {

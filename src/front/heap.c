@@ -5,7 +5,6 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
-#include "front/nursery.h"
 #include "front/policy.h"
 #include "os/lock.h"
 #include "slab/pool.h"
@@ -246,12 +245,6 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	*zerop = false;
-	if (h->is_first && hc->all.first == NULL) {
-		void *p = nursery_alloc(sc);
-		*zerop = p != NULL;
-		if (p != NULL)
-			return p;
-	}
 	tick(h);
 	adapt_capacity(hc, sc);
 	for (;;) {

@@ -82,7 +82,7 @@ static struct large *alloc_in_superslab(size_t size) {
 	}
 	if (is_big(l)) /* SuperSlabs are off */
 		count_big((ptrdiff_t)l->span.granules);
-	l->touched = 0;
+	l->touched = l->span.zero ? 0 : l->span.granules << GRANULE_SHIFT;
 	pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
 	return l;
 }
@@ -184,6 +184,8 @@ static bool resize_in_superslab(struct large *l, size_t granules) {
 	bool zero;
 	if (!span_extend(&l->span, granules, &zero))
 		return false;
+	if (!zero)
+		l->touched = granules << GRANULE_SHIFT;
 	pagemap_set(base_of(l) + (old << GRANULE_SHIFT), granules - old, TAG_LARGE, l);
 	return true;
 }
@@ -235,14 +237,15 @@ bool large_move(struct large *l, size_t size) {
 	if (target == NULL)
 		return false;
 	uintptr_t from = base_of(l);
+	/* Tags first, as in large_release. */
 	pagemap_set_tag(from, old, TAG_NONE);
+	pagemap_set(from, 1, TAG_LARGE_FREED, (void *)l->usable);
 	if (!pagemap_cover((uintptr_t)target, granules) ||
 	    !os_move((void *)from, old << GRANULE_SHIFT, granules << GRANULE_SHIFT, target)) {
 		pagemap_set(from, old, TAG_LARGE, l);
 		os_unmap(target, granules << GRANULE_SHIFT);
 		return false;
 	}
-	pagemap_set(from, 1, TAG_LARGE_FREED, (void *)l->usable);
 	l->span.base = target;
 	l->span.granules = granules;
 	l->usable = usable;

@@ -26,7 +26,7 @@ enum large_state { LARGE_LIVE = 1, LARGE_FREED };
 struct large {
 	struct span span;           /* base, granules */
 	size_t usable;              /* bytes of it the program may use: whole pages */
-	size_t touched;             /* bytes from the start that may be resident */
+	size_t touched;             /* what lies behind its first `touched` bytes reads as zero */
 	_Atomic uint32_t state;
 	struct locked_heap *heap;   /* the first-class heap it belongs to, or NULL */
 	struct list_node heap_link; /* under that heap's lock */

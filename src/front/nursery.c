@@ -2,6 +2,7 @@
 #include "front/nursery.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "space/pagemap.h"
 #include "space/superslab.h"
@@ -28,6 +29,8 @@ static bool make(void) {
 	struct span span;
 	if (!span_alloc(1, SPAN_SLAB, &span))
 		return false;
+	if (!span.zero)
+		memset(span.base, 0, NURSERY_BYTES);
 	nursery.base = (uintptr_t)span.base;
 	pagemap_set(nursery.base, 1, TAG_NURSERY, NULL);
 	return true;

@@ -15,7 +15,8 @@
 static void add_slab(struct slab *s, void *arg) {
 	struct stats *st = arg;
 	uint64_t remote = atomic_load_explicit(&s->remote, memory_order_relaxed);
-	size_t used = __atomic_load_n(&s->used, __ATOMIC_RELAXED), home = remote_count(remote);
+	size_t used = __atomic_load_n(&s->used, __ATOMIC_RELAXED);
+	size_t home = remote_is_published(remote) ? used - remote_count(remote) : remote_count(remote);
 	size_t live = used > home ? used - home : 0;
 	st->slabs++;
 	st->live_blocks += live;

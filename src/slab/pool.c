@@ -15,15 +15,30 @@ struct lock *pool_lock(unsigned sc) {
 	return &pools[sc].lock;
 }
 
-static void unlink_if_class(struct slab *s, void *arg) {
-	if (s->sc == *(unsigned *)arg)
-		s->pool_link = (struct list_node){ 0 };
+/* Clears PUBLISHED. False: the last block has just come home and its poster is about to reap. */
+static bool unpublish(struct slab *s) {
+	uint64_t old = atomic_load_explicit(&s->remote, memory_order_acquire), new;
+	do {
+		if (remote_count(old) == 0)
+			return false;
+		new = remote_pack(remote_first(old), s->used - remote_count(old), REMOTE_QUEUED);
+	} while (!atomic_compare_exchange_weak_explicit(&s->remote, &old, new, memory_order_acq_rel,
+	                                                memory_order_acquire));
+	return true;
+}
+
+static void unpublish_if_class(struct slab *s, void *arg) {
+	if (s->sc != *(unsigned *)arg)
+		return;
+	s->pool_link = (struct list_node){ 0 };
+	if (remote_is_published(atomic_load_explicit(&s->remote, memory_order_relaxed)))
+		unpublish(s);
 }
 
 void pool_reset(unsigned sc) {
 	pools[sc].slabs.first = NULL;
 	pools[sc].count = 0;
-	slab_for_each(unlink_if_class, &sc);
+	slab_for_each(unpublish_if_class, &sc);
 }
 
 unsigned pool_count(unsigned sc) {
@@ -44,19 +59,57 @@ static void unlink_locked(struct pool *p, struct slab *s) {
 	set_count(p, p->count - 1);
 }
 
+enum fate { PUBLISHED, ALL_HOME, NOTHING_TO_GIVE };
+
+/* Decides under the lock: a post before the exchange counts here, one after it is its poster's to
+   act upon. */
+static enum fate try_publish(struct slab *s) {
+	uint64_t old = atomic_load_explicit(&s->remote, memory_order_acquire), new;
+	bool own = s->free_count != 0 || slab_has_uncarved(s);
+	enum fate fate;
+	do {
+		unsigned n = remote_count(old);
+		if (n == s->used)
+			return ALL_HOME; /* nobody else has a block left to post */
+		fate = own || n != 0 ? PUBLISHED : NOTHING_TO_GIVE;
+		new = fate == PUBLISHED
+			? remote_pack(remote_first(old), s->used - n, REMOTE_QUEUED | REMOTE_PUBLISHED) : 0;
+		/* Release: what we read of the slab is over before it is anybody else's. */
+	} while (!atomic_compare_exchange_weak_explicit(&s->remote, &old, new, memory_order_acq_rel,
+	                                                memory_order_acquire));
+	return fate;
+}
+
 void pool_publish(struct slab *s) {
 	struct pool *p = &pools[s->sc];
 	lock_acquire(&p->lock);
-	list_push(&p->slabs, &s->pool_link);
-	set_count(p, p->count + 1);
-	/* Under the lock: once it is dropped the slab may be adopted, even deleted. Blocks that came
-	   home before the slab was linked are seen here, later ones by whoever brings them. */
-	bool all_home = remote_count(atomic_load_explicit(&s->remote, memory_order_acquire)) == s->used;
-	if (all_home)
-		unlink_locked(p, s);
+	enum fate fate = try_publish(s);
+	if (fate == PUBLISHED) {
+		list_push(&p->slabs, &s->pool_link);
+		set_count(p, p->count + 1);
+	}
 	lock_release(&p->lock);
-	if (all_home)
+	if (fate == ALL_HOME)
 		slab_delete(s);
+}
+
+void pool_reap(struct slab *s) {
+	struct pool *p = &pools[s->sc];
+	lock_acquire(&p->lock);
+	unlink_locked(p, s);
+	lock_release(&p->lock);
+	slab_delete(s);
+}
+
+static struct slab *take_locked(struct pool *p) {
+	for (struct list_node *n = p->slabs.first; n != NULL; n = n->next) {
+		struct slab *s = of_pool_node(n);
+		if (unpublish(s)) {
+			unlink_locked(p, s);
+			return s;
+		}
+	}
+	return NULL;
 }
 
 struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag) {
@@ -64,38 +117,16 @@ struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag) {
 	if (pool_count(sc) == 0)
 		return NULL;
 	lock_acquire(&p->lock);
-	struct slab *s = p->slabs.first != NULL ? of_pool_node(p->slabs.first) : NULL;
-	if (s != NULL)
-		unlink_locked(p, s);
+	struct slab *s = take_locked(p);
 	lock_release(&p->lock);
 	if (s == NULL)
 		return NULL;
-	slab_set_tag(s, owner_tag);
 	/* Release: routers from here on use our inbox. QUEUED is still set, so there is none yet. */
 	atomic_store_explicit(&s->owner, owner, memory_order_release);
+	slab_set_tag(s, owner_tag);
 	if (s->free_count == 0)
 		remote_collect(s, true);
 	else
 		remote_unqueue(s);
 	return s;
-}
-
-void pool_reap_if_free(struct slab *s, uint64_t word) {
-	/* Relaxed: hints. An owner, if there is one, looks after the slab itself; while there is none
-	   `used` does not change. */
-	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != NULL ||
-	    remote_count(word) != __atomic_load_n(&s->used, __ATOMIC_RELAXED))
-		return;
-	/* Our block has gone home, so the slab may be deleted by now and its descriptor be another
-	   slab's. That does no harm: whatever slab it is, if it is in this pool and free, it goes. */
-	uint8_t sc = __atomic_load_n(&s->sc, __ATOMIC_RELAXED);
-	struct pool *p = &pools[sc];
-	lock_acquire(&p->lock);
-	bool ours = s->sc == sc && list_is_linked(&s->pool_link) &&
-		remote_count(atomic_load_explicit(&s->remote, memory_order_acquire)) == s->used;
-	if (ours)
-		unlink_locked(p, s);
-	lock_release(&p->lock);
-	if (ours)
-		slab_delete(s);
 }

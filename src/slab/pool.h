@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The shared pool: slabs without an owner that have blocks to give, by class. Dead threads publish
- * them, living ones adopt them. One lock per class; a slab is in the pool iff its pool_link is
- * linked, and then its QUEUED is set (slab/remote.h).
+ * them, living ones adopt them. One lock per class. A slab is in the pool's list iff PUBLISHED is set
+ * in its remote word (slab/remote.h); both change in one critical section.
  *
  * A slab whose last block comes home while it is in the pool is deleted by the thread that brought
  * the block: nobody else would look at it.
@@ -12,16 +12,16 @@
 
 #include "slab/remote.h"
 
-/* Puts a slab without owner, whose router we are, into the pool. */
+/* Puts a slab without owner, whose router we are, into the pool; or deletes it, if every block is
+   home; or lets it go, if it has nothing to give: then the next poster routes it. */
 void pool_publish(struct slab *s);
 
 /* Takes a slab of class `sc` for the heap with this inbox and tag; NULL: there is none. Its remote
    list is collected if its own list is empty. */
 struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag);
 
-/* Deletes the slab if it is in the pool and every block is home. `word`: its remote word as the
-   caller last saw it, to tell cheaply. */
-void pool_reap_if_free(struct slab *s, uint64_t word);
+/* Deletes a slab in the pool whose last block the caller has just brought home. */
+void pool_reap(struct slab *s);
 
 /* Number of slabs of class `sc` in the pool; approximate. */
 unsigned pool_count(unsigned sc);

@@ -3,12 +3,6 @@
 
 #include "slab/pool.h"
 
-static const uint64_t QUEUED = 1;
-
-static uint64_t pack(uintptr_t first, unsigned count, uint64_t queued) {
-	return (uint64_t)count << 48 | first | queued;
-}
-
 bool inbox_is_empty(const struct inbox *in) {
 	/* Relaxed: a hint. */
 	return atomic_load_explicit(&in->top, memory_order_relaxed) == NULL;
@@ -60,16 +54,20 @@ void remote_post(struct slab *s, const struct batch *b) {
 	uint64_t old = atomic_load_explicit(&s->remote, memory_order_relaxed), new;
 	do {
 		uintptr_t next = remote_first(old);
+		unsigned n = remote_count(old);
 		block_set_link(b->last, next != 0 ? link_encode(next) : slab_end(s));
-		new = pack(b->first, remote_count(old) + b->count, QUEUED);
+		n = remote_is_published(old) ? n - b->count : n + b->count;
+		new = remote_pack(b->first, n, (old & REMOTE_PUBLISHED) | REMOTE_QUEUED);
 		/* Release: the links and whatever the program wrote before it freed the blocks. Acquire:
-		   the list below us belongs to us to extend only as its pushers left it. */
+		   whoever brings the last block deletes the slab after all others are done with it. */
 	} while (!atomic_compare_exchange_weak_explicit(&s->remote, &old, new, memory_order_acq_rel,
 	                                                memory_order_relaxed));
-	if (!remote_is_queued(old))
+	if (remote_is_published(old)) {
+		if (remote_count(new) == 0)
+			pool_reap(s);
+	} else if (!remote_is_queued(old)) {
 		remote_route(s);
-	else
-		pool_reap_if_free(s, new);
+	}
 }
 
 /* Moves the list of `word`, just taken, to the own list. */
@@ -93,7 +91,7 @@ bool remote_collect(struct slab *s, bool clear_queued) {
 	/* Acquire: the posters' links. */
 	if (clear_queued)
 		return accept(s, atomic_exchange_explicit(&s->remote, 0, memory_order_acq_rel));
-	while (!atomic_compare_exchange_weak_explicit(&s->remote, &old, old & QUEUED,
+	while (!atomic_compare_exchange_weak_explicit(&s->remote, &old, old & REMOTE_QUEUED,
 	                                              memory_order_acquire, memory_order_relaxed))
 		;
 	return accept(s, old);
@@ -101,7 +99,7 @@ bool remote_collect(struct slab *s, bool clear_queued) {
 
 void remote_unqueue(struct slab *s) {
 	/* Release: who routes the slab next writes inbox_next after we read it. */
-	uint64_t word = atomic_fetch_and_explicit(&s->remote, ~QUEUED, memory_order_acq_rel);
+	uint64_t word = atomic_fetch_and_explicit(&s->remote, ~(uint64_t)REMOTE_QUEUED, memory_order_acq_rel);
 	s->left_remote = (uint16_t)remote_count(word);
 }
 
@@ -114,14 +112,17 @@ bool remote_all_home(const struct slab *s) {
 void remote_disown(struct slab *s) {
 	/* Relaxed: a list that grows from here on is its poster's business. */
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
-	bool has_blocks = s->free_count != 0 || slab_has_uncarved(s) || remote_first(word) != 0;
+	bool claim = s->free_count != 0 || slab_has_uncarved(s) || remote_first(word) != 0;
 	/* The tag first: from here on no thread takes the slab for its own. */
 	slab_set_tag(s, 0);
+	/* QUEUED before the owner goes: once there is none, the next poster may publish the slab and
+	   another delete it. If QUEUED was set already, its router finds no owner and publishes. */
+	if (claim)
+		claim = !remote_is_queued(
+			atomic_fetch_or_explicit(&s->remote, REMOTE_QUEUED, memory_order_acq_rel));
 	/* Release: the owner fields, for whoever adopts the slab. */
 	atomic_store_explicit(&s->owner, NULL, memory_order_release);
-	if (!has_blocks)
-		return; /* the first post finds no owner and publishes */
-	/* If QUEUED was set already, its router finds no owner and publishes. */
-	if (!remote_is_queued(atomic_fetch_or_explicit(&s->remote, QUEUED, memory_order_acq_rel)))
+	if (claim)
 		pool_publish(s);
+	/* else: the slab is not ours to touch any more; the first post finds no owner and publishes. */
 }

@@ -5,12 +5,17 @@
  *
  * `slab.remote` is one word, every change of which replaces all of it:
  *
- *   63..48 count | 47..4 address of the first block | 0 QUEUED
+ *   63..48 n | 47..4 address of the first block | 1 PUBLISHED | 0 QUEUED
  *
  * QUEUED means: the slab is in exactly one queue (its owner's inbox or the shared pool's published
  * list), or in the hands of exactly one thread that is on its way to put it there, its *router*.
  * Whoever turns QUEUED from 0 to 1 is the router. Whoever takes the slab out of a queue holds it
- * alone, until it clears QUEUED, and it is never deleted while QUEUED is set by somebody else.
+ * alone until it clears QUEUED, and nobody else deletes it while QUEUED is set.
+ *
+ * PUBLISHED means: the slab is in the pool's list. Then n counts the blocks that are still out; the
+ * poster that brings it to 0 brought the last one, and it alone deletes the slab. Without PUBLISHED
+ * n is the length of the list. A poster that found QUEUED set and did not bring the last block must
+ * not touch the slab again: it may be deleted at once.
  *
  * Remote lists arrive terminated (slab_end), so the owner takes one whole without walking it.
  *
@@ -18,7 +23,7 @@
  * (disowning), only who took the slab out of the pool stores anything else (adopting). An inbox
  * belongs to a heap, which is never unmapped; while no thread has the heap the inbox is closed.
  * A heap disowns all its slabs before it closes its inbox, so a router that finds the inbox closed
- * re-reads `owner` once and finds another value.
+ * looks at `owner` once more and finds another value: it never spins.
  */
 #ifndef HAK_SLAB_REMOTE_H
 #define HAK_SLAB_REMOTE_H
@@ -37,8 +42,16 @@ struct batch {
 	unsigned count;
 };
 
+enum { REMOTE_QUEUED = 1, REMOTE_PUBLISHED = 2 };
+
+HAK_INLINE uint64_t remote_pack(uintptr_t first, unsigned n, uint64_t flags) {
+	return (uint64_t)n << 48 | first | flags;
+}
 HAK_INLINE bool remote_is_queued(uint64_t word) {
-	return (word & 1) != 0;
+	return (word & REMOTE_QUEUED) != 0;
+}
+HAK_INLINE bool remote_is_published(uint64_t word) {
+	return (word & REMOTE_PUBLISHED) != 0;
 }
 HAK_INLINE unsigned remote_count(uint64_t word) {
 	return (unsigned)(word >> 48);
@@ -64,8 +77,9 @@ void remote_unqueue(struct slab *s);
 /* Owner: are all carved blocks at home, counting the remote list? Then no other thread can post. */
 bool remote_all_home(const struct slab *s);
 
-/* Gives up a slab: no owner from here on. It is published if it has blocks to give. Owner; the slab
-   is in none of the owner's lists, and not in its hands as a router. */
+/* Gives up a slab: no owner from here on. It is published if it has blocks to give; it may be gone
+   when this returns. Owner; the slab is in none of the owner's lists, and not in its hands as a
+   router. */
 void remote_disown(struct slab *s);
 
 /* The inbox as a list, leaving it empty, or closed. */

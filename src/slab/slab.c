@@ -97,8 +97,8 @@ struct slab *slab_new(unsigned sc) {
 void slab_delete(struct slab *s) {
 	struct span span = { .base = (void *)s->base, .granules = s->granules, .ss = s->ss,
 	                     .last_size = s->block_size };
-	/* What was never carved is as clean as it was. */
-	size_t touched = s->carved * (size_t)s->block_size;
+	/* What was never carved is as clean as it was at the start. */
+	size_t touched = s->fresh_is_zero ? s->carved * (size_t)s->block_size : s->granules * GRANULE;
 	put_descriptor(s);
 	span_free(&span, touched);
 }

@@ -48,7 +48,7 @@ enum span_use { SPAN_SLAB, SPAN_LARGE };
 /* 1..SUPERSLAB_GRANULES granules, tagged TAG_FREE. False: out of memory. Thread-safe. */
 bool span_alloc(size_t granules, enum span_use use, struct span *span);
 
-/* Takes a span back; at most its first `touched` bytes were ever written. Thread-safe. */
+/* Takes a span back; what lies behind its first `touched` bytes reads as zero. Thread-safe. */
 void span_free(const struct span *span, size_t touched);
 
 /* Makes a span longer by taking the free granules behind it. `zerop`: the new part reads as zero. */
