@@ -60,8 +60,12 @@ API void *hak_rezalloc(void *ptr, size_t size) {
 	return p;
 }
 
+static bool is_alignment(size_t a) {
+	return is_pow2(a) && a <= PTRDIFF_MAX;
+}
+
 API void *hak_aligned_alloc(size_t alignment, size_t size) {
-	if (!is_pow2(alignment)) {
+	if (!is_alignment(alignment)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -69,7 +73,7 @@ API void *hak_aligned_alloc(size_t alignment, size_t size) {
 }
 
 API int hak_posix_memalign(void **ptrp, size_t alignment, size_t size) {
-	if (!is_pow2(alignment) || alignment % sizeof(void *) != 0)
+	if (!is_alignment(alignment) || alignment % sizeof(void *) != 0)
 		return EINVAL;
 	int saved = errno;
 	void *p = entry_aligned(alignment, size);
@@ -116,7 +120,7 @@ API void *hak_expand(void *ptr, size_t size) {
 
 API int hak_owns(const void *ptr) {
 	uint32_t tag = pagemap_lookup((uintptr_t)ptr).tag;
-	return tag != TAG_NONE && tag != TAG_LARGE_FREED;
+	return tag != TAG_NONE && tag != TAG_LARGE_GONE;
 }
 
 API int hak_trim(size_t keep) {
@@ -181,7 +185,7 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 }
 
 API void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size) {
-	if (!is_pow2(alignment)) {
+	if (!is_alignment(alignment)) {
 		errno = EINVAL;
 		return NULL;
 	}

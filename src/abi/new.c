@@ -6,9 +6,9 @@
  *
  * Each operator is a function of its own: programs and tools compare the addresses of new and new[].
  */
-#include <dlfcn.h>
 #include <stdlib.h>
 
+#include "abi/catch.h"
 #include "abi/entry.h"
 #include "base/report.h"
 
@@ -27,34 +27,18 @@ typedef void throw_bad_alloc_fn(void);
 /* std::get_new_handler and std::__throw_bad_alloc, when a C++ library is linked. */
 extern get_new_handler_fn get_handler __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
 extern throw_bad_alloc_fn throw_bad_alloc __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
-#pragma weak dlopen
-#pragma weak dlsym
-
-/* A C++ library that was loaded later, out of sight of the symbol look-up. */
-static void *find_cxx(const char *name) {
-	static const char *const libraries[] = { "libstdc++.so.6", "libc++.so.1", "libc++abi.so.1" };
-	if (dlopen == NULL || dlsym == NULL)
-		return NULL;
-	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
-		void *lib = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
-		void *sym = lib != NULL ? dlsym(lib, name) : NULL;
-		if (sym != NULL)
-			return sym; /* the handle stays open: the library must not go away now */
-	}
-	return NULL;
-}
 
 static new_handler current_handler(void) {
 	get_new_handler_fn *get = get_handler;
 	if (get == NULL)
-		get = (get_new_handler_fn *)find_cxx("_ZSt15get_new_handlerv");
+		get = (get_new_handler_fn *)cxx_find("_ZSt15get_new_handlerv");
 	return get != NULL ? get() : NULL;
 }
 
 static void throw_or_die(size_t size) {
 	throw_bad_alloc_fn *thrower = throw_bad_alloc;
 	if (thrower == NULL)
-		thrower = (throw_bad_alloc_fn *)find_cxx("_ZSt17__throw_bad_allocv");
+		thrower = (throw_bad_alloc_fn *)cxx_find("_ZSt17__throw_bad_allocv");
 	if (thrower != NULL)
 		thrower();
 	struct line l;
@@ -70,6 +54,19 @@ HAK_COLD static void *new_failed(size_t size, size_t align) {
 	new_handler handler;
 	while ((handler = current_handler()) != NULL) {
 		handler();
+		void *p = entry_aligned(align, size);
+		if (p != NULL)
+			return p;
+	}
+	return NULL;
+}
+
+/* The nothrow forms: a handler that throws has given up. */
+HAK_COLD static void *new_failed_nothrow(size_t size, size_t align) {
+	new_handler handler;
+	while ((handler = current_handler()) != NULL) {
+		if (!call_catching(handler))
+			return NULL;
 		void *p = entry_aligned(align, size);
 		if (p != NULL)
 			return p;
@@ -94,16 +91,14 @@ HAK_INLINE void *new_aligned(size_t size, size_t align) {
 	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, align);
 }
 
-/* nothrow: a handler that throws is caught by nobody here, as when the caller had called it; the
-   standard library's own version would turn it into NULL, which needs a C++ compiler. */
 HAK_INLINE void *new_nothrow(size_t size) {
 	void *p = entry_malloc(size);
-	return HAK_LIKELY(p != NULL) ? p : new_failed(size, ALLOC_ALIGN);
+	return HAK_LIKELY(p != NULL) ? p : new_failed_nothrow(size, ALLOC_ALIGN);
 }
 
 HAK_INLINE void *new_aligned_nothrow(size_t size, size_t align) {
 	void *p = entry_aligned(align, size);
-	return HAK_LIKELY(p != NULL) ? p : new_failed(size, align);
+	return HAK_LIKELY(p != NULL) ? p : new_failed_nothrow(size, align);
 }
 
 /* ---- the operators: X(C name, mangled name) with the arguments each takes ---- */

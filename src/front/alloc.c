@@ -45,7 +45,7 @@ static void *alloc_large(size_t size, size_t align, bool zero) {
 	if (l == NULL)
 		return NULL;
 	if (zero && !is_zero)
-		memset(l->span.base, 0, l->usable);
+		large_clear(l);
 	return l->span.base;
 }
 

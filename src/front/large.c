@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/large.h"
 
+#include <string.h>
+
 #include "base/bits.h"
 #include "front/bigcache.h"
 #include "os/lock.h"
@@ -55,6 +57,18 @@ static void count_big(ptrdiff_t granules) {
 	__atomic_fetch_add(&hak_space.big, (size_t)granules, __ATOMIC_RELAXED);
 }
 
+/* The usable size of a block in a SuperSlab changes. */
+static void count_large(size_t from, size_t to) {
+	__atomic_fetch_add(&hak_space.large, to - from, __ATOMIC_RELAXED);
+}
+
+static void set_usable(struct large *l, size_t usable) {
+	if (!is_big(l))
+		count_large(l->usable, usable);
+	l->usable = usable;
+	l->touched = max_size(l->touched, usable);
+}
+
 size_t large_good_size(size_t size) {
 	size_t page = os_facts.page_size;
 	return size > PTRDIFF_MAX - GRANULE ? 0 : align_up(size, page);
@@ -80,7 +94,7 @@ static struct large *alloc_in_superslab(size_t size) {
 		put_descriptor(l);
 		return NULL;
 	}
-	if (is_big(l)) /* SuperSlabs are off */
+	if (is_big(l)) /* SuperSlabs are off: mapped alone, and kept like any big block when freed */
 		count_big((ptrdiff_t)l->span.granules);
 	l->touched = l->span.zero ? 0 : l->span.granules << GRANULE_SHIFT;
 	pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
@@ -127,13 +141,19 @@ struct large *large_alloc(size_t size, size_t align, bool *zerop) {
 	struct large *l = big ? alloc_big(usable, align) : alloc_in_superslab(usable);
 	if (l == NULL)
 		return NULL;
-	l->usable = usable;
-	l->touched = max_size(l->touched, usable);
+	l->usable = 0;
+	set_usable(l, usable);
 	l->heap = NULL;
 	*zerop = l->span.zero;
 	/* Release: who finds the block by its address sees the descriptor filled in. */
 	atomic_store_explicit(&l->state, LARGE_LIVE, memory_order_release);
 	return l;
+}
+
+void large_clear(struct large *l) {
+	if (is_big(l) && os_purge(l->span.base, l->usable))
+		return;
+	memset(l->span.base, 0, min_size(l->touched, l->usable));
 }
 
 /* ---- free ---- */
@@ -145,7 +165,7 @@ void large_release(struct large *l) {
 	/* Tags first: once unmapped, the addresses may become somebody else's at once. The trace lets a
 	   second free be named. */
 	pagemap_set_tag(base, l->span.granules, TAG_NONE);
-	pagemap_set(base, 1, TAG_LARGE_FREED, (void *)usable);
+	pagemap_set(base, 1, TAG_LARGE_GONE, (void *)usable);
 	/* If the system refuses, the address space is lost but not the memory. */
 	if (!os_unmap((void *)base, bytes))
 		os_purge((void *)base, bytes);
@@ -163,6 +183,7 @@ bool large_free(struct large *l) {
 		span.was_large = true;
 		span.last_size = l->usable;
 		size_t touched = l->touched;
+		count_large(l->usable, 0);
 		put_descriptor(l);
 		span_free(&span, touched);
 		return true;
@@ -177,6 +198,8 @@ bool large_free(struct large *l) {
 
 static bool resize_in_superslab(struct large *l, size_t granules) {
 	size_t old = l->span.granules;
+	if (granules > SUPERSLAB_GRANULES)
+		return false;
 	if (granules < old) {
 		span_shrink(&l->span, granules);
 		return true;
@@ -203,9 +226,12 @@ static bool resize_big(struct large *l, size_t granules) {
 			return true;
 		}
 	} else {
-		if (!pagemap_cover(end, granules - old) ||
-		    !os_resize((void *)base_of(l), old << GRANULE_SHIFT, granules << GRANULE_SHIFT))
+		if (!os_resize((void *)base_of(l), old << GRANULE_SHIFT, granules << GRANULE_SHIFT))
 			return false;
+		if (!pagemap_cover(end, granules - old)) {
+			os_unmap((void *)end, (granules - old) << GRANULE_SHIFT);
+			return false;
+		}
 		pagemap_set(end, granules - old, TAG_LARGE, l);
 	}
 	l->span.granules = granules;
@@ -221,8 +247,7 @@ bool large_resize(struct large *l, size_t size) {
 	if (granules != l->span.granules &&
 	    !(is_big(l) ? resize_big(l, granules) : resize_in_superslab(l, granules)))
 		return false;
-	l->usable = usable;
-	l->touched = max_size(l->touched, usable);
+	set_usable(l, usable);
 	return true;
 }
 
@@ -239,7 +264,7 @@ bool large_move(struct large *l, size_t size) {
 	uintptr_t from = base_of(l);
 	/* Tags first, as in large_release. */
 	pagemap_set_tag(from, old, TAG_NONE);
-	pagemap_set(from, 1, TAG_LARGE_FREED, (void *)l->usable);
+	pagemap_set(from, 1, TAG_LARGE_GONE, (void *)l->usable);
 	if (!pagemap_cover((uintptr_t)target, granules) ||
 	    !os_move((void *)from, old << GRANULE_SHIFT, granules << GRANULE_SHIFT, target)) {
 		pagemap_set(from, old, TAG_LARGE, l);
@@ -248,8 +273,7 @@ bool large_move(struct large *l, size_t size) {
 	}
 	l->span.base = target;
 	l->span.granules = granules;
-	l->usable = usable;
-	l->touched = max_size(l->touched, usable);
+	set_usable(l, usable);
 	pagemap_set((uintptr_t)target, granules, TAG_LARGE, l);
 	count_big((ptrdiff_t)granules - (ptrdiff_t)old);
 	return true;

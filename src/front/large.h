@@ -39,6 +39,10 @@ struct large {
    NULL: out of memory. */
 struct large *large_alloc(size_t size, size_t align, bool *zerop);
 
+/* Makes the block read as zero, which it does not yet. A big one drops its pages: clearing them would
+   make every page resident, also those the program never touches. */
+void large_clear(struct large *l);
+
 /* Gives the memory and the descriptor of a freed block with a mapping of its own back. */
 void large_release(struct large *l);
 

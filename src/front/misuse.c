@@ -47,6 +47,9 @@ _Noreturn HAK_COLD static void die_interior(enum misuse_op op, uintptr_t addr, u
 }
 
 void misuse_invalid(enum misuse_op op, uintptr_t addr) {
+	struct pagemap_entry e = pagemap_lookup(addr);
+	if (e.tag == TAG_LARGE_GONE && addr % GRANULE == 0)
+		misuse_freed(op, addr, (size_t)e.desc);
 	struct line l;
 	line_begin(&l);
 	line_str(&l, op_names[op]);
@@ -162,11 +165,12 @@ void misuse_check_granule(enum misuse_op op, struct pagemap_entry e, uintptr_t a
 	case TAG_LARGE:
 		check_large(op, e.desc, addr);
 		return;
+	case TAG_LARGE_GONE:
+		return;
 	case TAG_LARGE_FREED:
-		/* Only the very address says anything: the memory behind it may be somebody else's. */
 		if (addr % GRANULE == 0)
 			misuse_freed(op, addr, size);
-		return;
+		misuse_invalid(op, addr);
 	default:
 		if (size != 0 && addr % GRANULE % size == 0)
 			misuse_freed(op, addr, size);

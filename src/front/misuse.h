@@ -23,14 +23,14 @@ HAK_INLINE void misuse_check_block(enum misuse_op op, const struct slab *s, uint
 /* An address in the nursery. Returns if it is a live block; `sizep`: its size. */
 void misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep);
 
-/* An address whose granule is ours but holds no live block there: tag TAG_FREE, TAG_LARGE or
-   TAG_LARGE_FREED. Returns only if it need not be ours after all. */
+/* An address whose granule holds no slab, and which is not a live large block. Returns only if it
+   need not be ours after all. */
 void misuse_check_granule(enum misuse_op op, struct pagemap_entry e, uintptr_t addr);
 
 /* `addr` is a large block that is free. */
 _Noreturn HAK_COLD void misuse_freed(enum misuse_op op, uintptr_t addr, size_t size);
 
-/* `addr` is nobody's. */
+/* `addr` is nobody's, or nobody's any longer. */
 _Noreturn HAK_COLD void misuse_invalid(enum misuse_op op, uintptr_t addr);
 
 #endif

@@ -34,7 +34,7 @@ void stats_collect(struct stats *s) {
 	s->bigcache = bigcache_bytes();
 	s->big = space.big * GRANULE;
 	s->mapped = space.superslabs * SUPERSLAB + space.alone * GRANULE + s->big + s->bigcache;
-	s->live += s->big;
+	s->live += s->big + space.large;
 	s->dirty = space.dirty * GRANULE;
 	s->free_bytes = s->mapped > s->live ? s->mapped - s->live : 0;
 	s->metadata = meta_used();
@@ -48,7 +48,7 @@ struct mallinfo2 stats_mallinfo2(void) {
 		.ordblks = s.slabs,
 		.hblks = s.big / LARGE_BIG_MIN,
 		.hblkhd = s.big,
-		.uordblks = s.live,
+		.uordblks = s.live - s.big,
 		.fordblks = s.free_bytes,
 		.keepcost = s.dirty,
 	};

@@ -40,8 +40,9 @@ enum tag_code {
 	                            of the blocks it held last, or 0 */
 	TAG_NURSERY = 0x3c0,     /* blocks of mixed classes; front/nursery.h */
 	TAG_LARGE = 0x3e0,       /* a large block; descriptor: struct large */
-	TAG_LARGE_FREED = 0x3d0, /* a large block began here that was freed; descriptor: its usable size,
-	                            as a number. The memory may be unmapped, even somebody else's. */
+	TAG_LARGE_FREED = 0x3d0, /* a large block began here that was freed, and the memory is still ours;
+	                            descriptor: its usable size, as a number */
+	TAG_LARGE_GONE = 0x3b0,  /* likewise, but unmapped: may be somebody else's memory by now */
 };
 
 struct pagemap_leaf {

@@ -26,7 +26,7 @@ static bool alloc_alone(size_t granules, struct span *span) {
 static void free_alone(const struct span *span) {
 	pagemap_set_tag((uintptr_t)span->base, span->granules, TAG_NONE);
 	if (span->was_large)
-		pagemap_set((uintptr_t)span->base, 1, TAG_LARGE_FREED, (void *)span->last_size);
+		pagemap_set((uintptr_t)span->base, 1, TAG_LARGE_GONE, (void *)span->last_size);
 	os_unmap(span->base, span->granules * GRANULE);
 	__atomic_fetch_sub(&hak_space.alone, span->granules, __ATOMIC_RELAXED);
 }

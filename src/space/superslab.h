@@ -66,6 +66,7 @@ struct space_stats {
 	size_t purges;   /* calls of os_purge */
 	size_t regrets;
 	size_t alone;    /* granules mapped alone, without a SuperSlab */
+	size_t large;    /* bytes of large blocks in SuperSlabs */
 	size_t big;      /* granules of large blocks with a mapping of their own */
 };
 extern struct space_stats hak_space;

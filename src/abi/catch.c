@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A catch (...) in C: a frame with a personality routine of its own, which claims every exception and
+ * resumes at a landing pad. (Itanium C++ ABI, exception handling, level I.)
+ */
+#include "abi/catch.h"
+
+#include <dlfcn.h>
+#include <unwind.h>
+
+#pragma weak dlopen
+#pragma weak dlsym
+
+void *cxx_find(const char *mangled) {
+	static const char *const libraries[] = { "libstdc++.so.6", "libc++abi.so.1", "libc++.so.1",
+	                                         "libgcc_s.so.1" };
+	if (dlopen == NULL || dlsym == NULL)
+		return NULL;
+	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+		void *lib = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+		void *sym = lib != NULL ? dlsym(lib, mangled) : NULL;
+		if (sym != NULL)
+			return sym; /* the handle stays open: the library must not go away now */
+	}
+	return NULL;
+}
+
+#if defined(__x86_64__) || defined(__aarch64__)
+
+typedef void set_gr_fn(struct _Unwind_Context *, int, _Unwind_Word);
+typedef void set_ip_fn(struct _Unwind_Context *, _Unwind_Ptr);
+typedef void *begin_catch_fn(void *);
+typedef void end_catch_fn(void);
+
+/* Linked C++ programs have them; others come by cxx_find. */
+extern set_gr_fn set_gr __asm__("_Unwind_SetGR") __attribute__((weak));
+extern set_ip_fn set_ip __asm__("_Unwind_SetIP") __attribute__((weak));
+extern begin_catch_fn begin_catch __asm__("__cxa_begin_catch") __attribute__((weak));
+extern end_catch_fn end_catch __asm__("__cxa_end_catch") __attribute__((weak));
+
+extern HAK_HIDDEN const char hak_landing_pad[];
+extern HAK_HIDDEN int hak_call_guarded(void (*fn)(void));
+HAK_HIDDEN _Unwind_Reason_Code hak_personality(int version, _Unwind_Action actions,
+                                               _Unwind_Exception_Class class,
+                                               struct _Unwind_Exception *exception,
+                                               struct _Unwind_Context *context);
+HAK_HIDDEN void hak_swallow(void *exception);
+
+/* The registers the run time passes data to a landing pad in. */
+#if defined(__x86_64__)
+enum { EXCEPTION_REGISTER = 0 }; /* rax */
+#else
+enum { EXCEPTION_REGISTER = 0 }; /* x0 */
+#endif
+
+__attribute__((used)) _Unwind_Reason_Code
+hak_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class class,
+                struct _Unwind_Exception *exception, struct _Unwind_Context *context) {
+	set_gr_fn *gr = set_gr;
+	set_ip_fn *ip = set_ip;
+	if (gr == NULL)
+		*(void **)&gr = cxx_find("_Unwind_SetGR");
+	if (ip == NULL)
+		*(void **)&ip = cxx_find("_Unwind_SetIP");
+	/* Forced unwinding (thread cancellation) is not ours to stop. */
+	if (gr == NULL || ip == NULL || (actions & _UA_FORCE_UNWIND) != 0)
+		return _URC_CONTINUE_UNWIND;
+	if ((actions & _UA_SEARCH_PHASE) != 0)
+		return _URC_HANDLER_FOUND;
+	gr(context, EXCEPTION_REGISTER, (_Unwind_Word)(uintptr_t)exception);
+	ip(context, (_Unwind_Ptr)hak_landing_pad);
+	return _URC_INSTALL_CONTEXT;
+}
+
+__attribute__((used)) void hak_swallow(void *exception) {
+	begin_catch_fn *begin = begin_catch;
+	end_catch_fn *end = end_catch;
+	if (begin == NULL)
+		*(void **)&begin = cxx_find("__cxa_begin_catch");
+	if (end == NULL)
+		*(void **)&end = cxx_find("__cxa_end_catch");
+	if (begin == NULL || end == NULL)
+		return; /* the exception object is lost, nothing else */
+	begin(exception);
+	end();
+}
+
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".hidden hak_personality\n"
+        ".globl hak_call_guarded\n"
+        ".hidden hak_call_guarded\n"
+        ".type hak_call_guarded, @function\n"
+        "hak_call_guarded:\n"
+        ".cfi_startproc\n"
+        ".cfi_personality 0x1b, hak_personality\n"
+#if defined(__CET__) && (__CET__ & 1)
+        "endbr64\n"
+#endif
+        "sub $8, %rsp\n"
+        ".cfi_adjust_cfa_offset 8\n"
+        "call *%rdi\n"
+        "mov $1, %eax\n"
+        "jmp 1f\n"
+        ".globl hak_landing_pad\n"
+        ".hidden hak_landing_pad\n"
+        "hak_landing_pad:\n"
+#if defined(__CET__) && (__CET__ & 1)
+        "endbr64\n"
+#endif
+        "mov %rax, %rdi\n"
+        "call hak_swallow\n"
+        "xor %eax, %eax\n"
+        "1: add $8, %rsp\n"
+        ".cfi_adjust_cfa_offset -8\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size hak_call_guarded, .-hak_call_guarded\n");
+#else
+__asm__(".text\n"
+        ".hidden hak_personality\n"
+        ".globl hak_call_guarded\n"
+        ".hidden hak_call_guarded\n"
+        ".type hak_call_guarded, %function\n"
+        "hak_call_guarded:\n"
+        ".cfi_startproc\n"
+        ".cfi_personality 0x1b, hak_personality\n"
+        "stp x29, x30, [sp, #-16]!\n"
+        ".cfi_adjust_cfa_offset 16\n"
+        ".cfi_offset 29, -16\n"
+        ".cfi_offset 30, -8\n"
+        "blr x0\n"
+        "mov w0, #1\n"
+        "b 1f\n"
+        ".globl hak_landing_pad\n"
+        ".hidden hak_landing_pad\n"
+        "hak_landing_pad:\n"
+        "bl hak_swallow\n"
+        "mov w0, #0\n"
+        "1: ldp x29, x30, [sp], #16\n"
+        ".cfi_adjust_cfa_offset -16\n"
+        ".cfi_restore 29\n"
+        ".cfi_restore 30\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size hak_call_guarded, .-hak_call_guarded\n");
+#endif
+
+bool call_catching(void (*fn)(void)) {
+	return hak_call_guarded(fn) != 0;
+}
+
+#else
+
+/* On other machines an exception passes through to the caller. */
+bool call_catching(void (*fn)(void)) {
+	fn();
+	return true;
+}
+
+#endif
