@@ -112,10 +112,11 @@ API struct hak_allocation hak_alloc_at_least(size_t size) {
 }
 
 API void *hak_expand(void *ptr, size_t size) {
-	size_t old;
-	if (ptr == NULL || size > PTRDIFF_MAX || !block_usable_size(OP_REALLOC, ptr, &old))
+	if (ptr == NULL || size > PTRDIFF_MAX)
 		return NULL;
-	return size <= old || block_resize(ptr, size, true) ? ptr : NULL;
+	if (size <= entry_usable_size(ptr))
+		return ptr;
+	return block_resize(ptr, size, true) ? ptr : NULL;
 }
 
 API int hak_owns(const void *ptr) {

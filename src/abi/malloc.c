@@ -146,10 +146,8 @@ ABI void malloc_stats(void) {
 }
 
 ABI int malloc_info(int options, FILE *stream) {
-	if (options != 0) {
-		errno = EINVAL;
-		return -1;
-	}
+	if (options != 0)
+		return EINVAL; /* as glibc does, not as its manual says */
 	return stats_print_xml(stream);
 }
 

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* hakmem.h, first-class heaps: allocating in one. */
+#include "heap_common.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void heap_malloc_any_size_aligned_and_disjoint(void **state)
+{
+	hak_heap_t *heap = new_heap();
+	void **blocks = hak_heap_calloc(heap, sizes_count, sizeof(*blocks));
+
+	assert_non_null(blocks);
+	for (unsigned i = 0; i < sizes_count; i++) {
+		blocks[i] = hak_heap_malloc(heap, sizes[i]);
+		assert_non_null(blocks[i]);
+		assert_true(is_aligned(blocks[i], 16));
+		assert_int_equal(hak_owns(blocks[i]), 1);
+		assert_true(hak_usable_size(blocks[i]) >= sizes[i]);
+		fill(blocks[i], sizes[i], i);
+	}
+	for (unsigned i = 0; i < sizes_count; i++)
+		assert_true(is_filled(blocks[i], sizes[i], i));
+	hak_heap_destroy(heap);
+}
+
+static void heap_zalloc_dirty_reuse_zero(void **state)
+{
+	hak_heap_t *heap = new_heap();
+
+	for (size_t i = 0; i < sizes_count; i++) {
+		void *dirty = hak_heap_malloc(heap, sizes[i]);
+		assert_non_null(dirty);
+		memset(dirty, 0xdb, hak_usable_size(dirty));
+		hak_free(dirty);
+		void *zeroed = hak_heap_zalloc(heap, sizes[i]), *counted = hak_heap_calloc(heap, sizes[i], 1);
+		assert_true(zeroed && counted);
+		assert_true(is_zero(zeroed, hak_usable_size(zeroed)));
+		assert_true(is_zero(counted, sizes[i]));
+		memset(counted, 0xdb, hak_usable_size(counted));
+		hak_free(zeroed);
+		free(counted);
+	}
+	hak_heap_destroy(heap);
+}
+
+/* What one heap leaves dirty is another's next memory. */
+static void heap_zalloc_after_destroyed_heap_zero(void **state)
+{
+	for (size_t i = 0; i < sizes_count; i++) {
+		hak_heap_t *heap = new_heap();
+		void *dirty = hak_heap_malloc(heap, sizes[i]);
+		assert_non_null(dirty);
+		memset(dirty, 0xdb, hak_usable_size(dirty));
+		hak_heap_destroy(heap);
+		heap = new_heap();
+		void *zeroed = hak_heap_zalloc(heap, sizes[i]);
+		assert_non_null(zeroed);
+		assert_true(is_zero(zeroed, hak_usable_size(zeroed)));
+		hak_heap_destroy(heap);
+	}
+}
+
+static void heap_realloc_up_and_down_contents_kept(void **state)
+{
+	hak_heap_t *heap = new_heap();
+	void *block = hak_heap_realloc(heap, NULL, 1);
+
+	assert_non_null(block);
+	fill(block, 1, 1);
+	for (size_t i = 1; i < sizes_count; i++) {
+		block = hak_heap_realloc(heap, block, sizes[i]);
+		assert_non_null(block);
+		assert_true(is_filled(block, sizes[i - 1], 1));
+		fill(block, sizes[i], 1);
+	}
+	for (size_t i = sizes_count - 1; i-- > 0;) {
+		block = hak_heap_realloc(heap, block, sizes[i]);
+		assert_non_null(block);
+		assert_true(is_filled(block, sizes[i], 1));
+	}
+	assert_null(hak_heap_realloc(heap, block, 0));
+	hak_heap_destroy(heap);
+}
+
+static void heap_realloc_foreign_block_contents_kept(void **state)
+{
+	hak_heap_t *heap = new_heap(), *other = new_heap();
+
+	for (size_t i = 0; i < sizes_count; i++) {
+		void *a = hak_malloc(sizes[i]), *b = hak_heap_malloc(other, sizes[i]);
+		assert_true(a && b);
+		fill(a, sizes[i], 1);
+		fill(b, sizes[i], 2);
+		a = hak_heap_realloc(heap, a, 2 * sizes[i]);
+		b = hak_heap_realloc(heap, b, 2 * sizes[i]);
+		assert_true(a && b);
+		assert_true(is_filled(a, sizes[i], 1));
+		assert_true(is_filled(b, sizes[i], 2));
+		free(a);
+		free(b);
+	}
+	hak_heap_destroy(other);
+	hak_heap_destroy(heap);
+}
+
+static void plain_realloc_of_heap_block_contents_kept(void **state)
+{
+	hak_heap_t *heap = new_heap();
+
+	for (size_t i = 0; i < sizes_count; i++) {
+		void *block = hak_heap_malloc(heap, sizes[i]);
+		assert_non_null(block);
+		fill(block, sizes[i], 1);
+		block = realloc(block, sizes[i] * 2);
+		assert_non_null(block);
+		assert_true(is_filled(block, sizes[i], 1));
+		free(block);
+	}
+	hak_heap_destroy(heap);
+}
+
+static void heap_aligned_alloc_any_power_of_two_aligned(void **state)
+{
+	hak_heap_t *heap = new_heap();
+
+	for (size_t alignment = 1; alignment <= 256 * MIB; alignment *= 2)
+		for (size_t size = 0; size <= 1 * MIB; size = size * 31 + 1) {
+			void *block = hak_heap_aligned_alloc(heap, alignment, size);
+			assert_non_null(block);
+			assert_true(is_aligned(block, alignment) && is_aligned(block, 16));
+			fill(block, size, 1);
+		}
+	hak_heap_destroy(heap);
+}
+
+static void heap_impossible_request_fails_as_without_heap(void **state)
+{
+	hak_heap_t *heap = new_heap();
+	void *block = hak_heap_malloc(heap, 100);
+
+	assert_non_null(block);
+	fill(block, 100, 1);
+	for (size_t i = 0; i < huge_sizes_count; i++) {
+		size_t size = hidden(huge_sizes[i]);
+		errno = ODD_ERRNO;
+		assert_null(hak_heap_malloc(heap, size));
+		assert_int_equal(errno, ENOMEM);
+		errno = ODD_ERRNO;
+		assert_null(hak_heap_calloc(heap, size, 1));
+		assert_null(hak_heap_calloc(heap, size, hidden(16)));
+		assert_int_equal(errno, ENOMEM);
+		errno = ODD_ERRNO;
+		assert_null(hak_heap_zalloc(heap, size));
+		assert_int_equal(errno, ENOMEM);
+		errno = ODD_ERRNO;
+		assert_null(hak_heap_realloc(heap, block, size));
+		assert_int_equal(errno, ENOMEM);
+		errno = ODD_ERRNO;
+		assert_null(hak_heap_aligned_alloc(heap, 64, size));
+		assert_int_equal(errno, ENOMEM);
+	}
+	errno = ODD_ERRNO;
+	assert_null(hak_heap_aligned_alloc(heap, hidden(24), 100));
+	assert_int_equal(errno, EINVAL);
+	assert_true(is_filled(block, 100, 1));
+	hak_heap_destroy(heap);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(heap_malloc_any_size_aligned_and_disjoint),
+		cmocka_unit_test(heap_zalloc_dirty_reuse_zero),
+		cmocka_unit_test(heap_zalloc_after_destroyed_heap_zero),
+		cmocka_unit_test(heap_realloc_up_and_down_contents_kept),
+		cmocka_unit_test(heap_realloc_foreign_block_contents_kept),
+		cmocka_unit_test(plain_realloc_of_heap_block_contents_kept),
+		cmocka_unit_test(heap_aligned_alloc_any_power_of_two_aligned),
+		cmocka_unit_test(heap_impossible_request_fails_as_without_heap),
+	};
+
+	return RUN_TESTS(tests);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Operator new for a C++ library that a C program loads with RTLD_LOCAL: the C++ runtime comes with
+ * it and is in nobody's global scope, yet std::bad_alloc and the new-handler must be the library's.
+ * The one argument is the path of new_plugin.
+ */
+#include "common.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "new_plugin.h"
+
+#define IMPOSSIBLE ((size_t)1 << 57)
+
+static void *plugin;
+
+static void *entry(const char *name)
+{
+	void *function = dlsym(plugin, name);
+
+	if (!function)
+		fail_msg("%s", dlerror());
+	return function;
+}
+
+static void runtime_of_plugin_not_in_global_scope(void **state)
+{
+	assert_null(dlsym(RTLD_DEFAULT, "_ZSt15get_new_handlerv"));
+}
+
+static void new_possible_size_block_freed(void **state)
+{
+	void *(*allocate)(size_t) = entry("plugin_new");
+	void (*release)(void *) = entry("plugin_delete");
+
+	for (size_t i = 0; i < sizes_count; i++) {
+		void *block = allocate(sizes[i]);
+		assert_non_null(block);
+		fill(block, sizes[i], 1);
+		release(block);
+	}
+}
+
+static void new_huge_size_bad_alloc(void **state)
+{
+	int (*throws)(size_t) = entry("plugin_throws_bad_alloc");
+	int (*aligned_throws)(size_t) = entry("plugin_aligned_array_throws_bad_alloc");
+	int (*gives_null)(size_t) = entry("plugin_nothrow_gives_null");
+
+	for (size_t i = 0; i < huge_sizes_count; i++) {
+		assert_int_equal(throws(huge_sizes[i]), 1);
+		assert_int_equal(gives_null(huge_sizes[i]), 1);
+		/* libstdc++ 12 gives a block where rounding the size up to the alignment wraps. */
+		if (on_hakmem() || huge_sizes[i] <= SIZE_MAX - 4096)
+			assert_int_equal(aligned_throws(huge_sizes[i]), 1);
+	}
+}
+
+static void new_handler_of_the_plugin_called(void **state)
+{
+	int (*handler_calls)(size_t) = entry("plugin_handler_calls");
+
+	assert_int_equal(handler_calls(IMPOSSIBLE), 1);
+	assert_int_equal(handler_calls(100), 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(runtime_of_plugin_not_in_global_scope),
+		cmocka_unit_test(new_possible_size_block_freed),
+		cmocka_unit_test(new_huge_size_bad_alloc),
+		cmocka_unit_test(new_handler_of_the_plugin_called),
+	};
+
+	plugin = argc == 2 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
+	if (!plugin) {
+		fprintf(stderr, "%s\n", argc == 2 ? dlerror() : "usage: new_plugin_host PLUGIN");
+		return 1;
+	}
+	return RUN_TESTS(tests);
+}

@@ -1,0 +1,102 @@
+#!/bin/sh
+# Checks the Promela models of this folder and reports in TAP. Each model must be searched to the end without an
+# error, at several bounds; each BUG_ variant must yield an error, which shows that the checks can fail.
+# CC, MODEL_DEPTH (search depth) and MODEL_SKIP_STATUS may be set. Exit status: 0, 1 if a check failed,
+# MODEL_SKIP_STATUS, else 77, if there is no spin. (A TAP reader takes any status but 0 for an error, also beside a
+# skip, so meson.build sets 0.)
+here=$(cd "$(dirname "$0")" && pwd) || exit 1
+cc=${CC:-cc}
+if ! command -v spin >/dev/null 2>&1; then
+	echo '1..0 # SKIP spin is not installed'
+	exit "${MODEL_SKIP_STATUS:-77}"
+fi
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$work" || exit 1
+
+# correct MODEL BOUNDS...   the model holds at these bounds
+# broken MODEL BUG BOUNDS... breaking one rule is noticed
+cases='
+correct remote_inbox -DSLABS=2 -DPER_SLAB=1
+correct remote_inbox -DSLABS=1 -DPER_SLAB=3
+correct remote_inbox -DSLABS=1 -DPER_SLAB=2 -DPOSTERS=3
+correct adopt -DTHREADS=3 -DSLABS=1 -DPER_SLAB=2
+correct adopt -DTHREADS=3 -DSLABS=1 -DPER_SLAB=3
+correct adopt -DTHREADS=2 -DSLABS=2 -DPER_SLAB=2
+broken remote_inbox BUG_SEPARATE_FLAG -DSLABS=1 -DPER_SLAB=3
+broken remote_inbox BUG_REFILL_CLEARS_QUEUED -DSLABS=1 -DPER_SLAB=3
+broken remote_inbox BUG_RELEASE_QUEUED -DSLABS=1 -DPER_SLAB=3
+broken remote_inbox BUG_STALE_LINK -DSLABS=1 -DPER_SLAB=3
+broken remote_inbox BUG_NEXT_AFTER -DSLABS=2 -DPER_SLAB=1
+broken adopt BUG_CLAIM_AFTER -DTHREADS=2
+broken adopt BUG_CLOSE_FIRST -DTHREADS=2
+broken adopt BUG_NO_LAST_DRAIN -DTHREADS=2
+broken adopt BUG_TAG_KEPT -DTHREADS=2
+broken adopt BUG_HEAPLESS_IS_NOBODY -DTHREADS=2
+broken adopt BUG_DRAIN_BLIND -DTHREADS=2
+broken adopt BUG_ADOPT_CLEARS_FIRST -DTHREADS=2
+broken adopt BUG_ADOPT_TAKES_REAPED -DTHREADS=2
+broken adopt BUG_PUBLISH_UNCOUNTED -DTHREADS=2
+broken adopt BUG_PUBLISH_FULL -DTHREADS=2
+broken adopt BUG_PUBLISH_UNLOCKED -DTHREADS=2
+broken adopt BUG_TOUCH_AFTER_POST -DTHREADS=2
+broken adopt BUG_RELEASE_QUEUED -DTHREADS=2
+'
+
+# Builds and runs pan; its report goes to $work/report. $1: cc options, then the model, then spin options.
+search()
+{
+	options=$1
+	model=$2
+	shift 2
+	rm -f pan pan.* report ./*.trail
+	spin -a "$@" "$here/$model.pml" </dev/null >report 2>&1 || return 1
+	# shellcheck disable=SC2086 # the options are words
+	$cc $options -w -DSAFETY -DCOLLAPSE -o pan pan.c </dev/null >>report 2>&1 || return 1
+	./pan -m"${MODEL_DEPTH:-1000000}" -w22 </dev/null >report 2>&1
+	[ -s report ]
+}
+
+# Prints the first number of errors that the report gives, or nothing.
+errors() { sed -n 's/^State-vector .* errors: \([0-9][0-9]*\)$/\1/p' report; }
+
+exhaustive()
+{
+	grep -q '^Full statespace search' report &&
+		! grep -q -e 'Search not completed' -e 'max search depth too small' -e 'out of memory' \
+			-e 'hash-array exhausted' report
+}
+
+# shellcheck disable=SC2086 # the bounds are words
+correct() { search -O1 "$1" $2 && [ "$(errors)" = 0 ] && exhaustive; }
+
+# An error is found soon: compiling is what takes time.
+# shellcheck disable=SC2086 # the bounds are words
+broken()
+{
+	search -O0 "$1" -D$2 && [ "$(errors)" -ge 1 ] && grep -q '^pan:1: assertion violated' report
+}
+
+echo "1..$(echo "$cases" | grep -c .)"
+status=0
+n=0
+while read -r kind model rest; do
+	[ -n "$kind" ] || continue
+	n=$((n + 1))
+	if
+		case $kind in
+		correct) correct "$model" "$rest" ;;
+		*) broken "$model" "$rest" ;;
+		esac
+	then
+		echo "ok $n - $kind $model $rest: $(sed -n 's/^ *\([0-9]*\) states, stored.*/\1 states/p' report)"
+	else
+		status=1
+		echo "not ok $n - $kind $model $rest"
+		sed 's/^/# /' report | head -n 30
+	fi
+done <<END
+$cases
+END
+exit $status
