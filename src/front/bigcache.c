@@ -14,7 +14,7 @@ enum {
 	WORDS = (BINS + 63) / 64,
 	TRIES = 8,          /* spans looked at in a bin of several sizes */
 	CLOCK_EVERY = 64,
-	REGRET_MAX = 3,
+	REGRET_MAX = 2,
 };
 static const size_t FLOOR = 16 * HAK_MIB;      /* bytes always allowed */
 static const size_t DEFAULT_MAX = 512 * HAK_MIB;
@@ -98,17 +98,72 @@ static unsigned next_bin(unsigned b) {
 	}
 }
 
+/* The smallest span that fits, as far as the bins tell. */
 static struct large *find(size_t granules) {
-	size_t most = granules + granules / 4;
-	for (unsigned b = bin_of(granules); (b = next_bin(b)) < BINS && b <= bin_of(most); b++) {
+	for (unsigned b = bin_of(granules); (b = next_bin(b)) < BINS; b++) {
 		struct list_node *n = cache.bin[b].first;
-		for (int i = 0; n != NULL && i < TRIES; n = n->next, i++) {
-			struct large *l = of_bin_node(n);
-			if (l->span.granules >= granules && l->span.granules <= most)
-				return l;
-		}
+		for (int i = 0; n != NULL && i < TRIES; n = n->next, i++)
+			if (of_bin_node(n)->span.granules >= granules)
+				return of_bin_node(n);
 	}
 	return NULL;
+}
+
+static uintptr_t base_of(const struct large *l) {
+	return (uintptr_t)l->span.base;
+}
+
+static uintptr_t end_of(const struct large *l) {
+	return base_of(l) + (l->span.granules << GRANULE_SHIFT);
+}
+
+/* Cuts what lies behind the first `granules` off into a span of its own, which is returned. NULL: no
+   descriptor for it; nothing has changed. */
+static struct large *split(struct large *l, size_t granules) {
+	struct large *rest = large_new_descriptor();
+	if (rest == NULL)
+		return NULL;
+	rest->span = (struct span){ .base = (char *)l->span.base + (granules << GRANULE_SHIFT),
+	                            .granules = l->span.granules - granules };
+	rest->usable = rest->touched = rest->span.granules << GRANULE_SHIFT;
+	atomic_store_explicit(&rest->state, LARGE_FREED, memory_order_relaxed);
+	l->span.granules = granules;
+	return rest;
+}
+
+/* The kept span that lies at `addr`, or NULL. A descriptor that is in the cache stays what it is
+   while we hold the lock; one that is not has no age link. */
+static struct large *kept_at(uintptr_t addr) {
+	struct pagemap_entry e = pagemap_lookup(addr);
+	return e.tag == TAG_LARGE_CACHED ? e.desc : NULL;
+}
+
+/* Joins two neighbours, neither in a bin; the larger one's descriptor survives. */
+static struct large *join(struct large *low, struct large *high) {
+	struct large *to = low->span.granules >= high->span.granules ? low : high;
+	struct large *from = to == low ? high : low;
+	uintptr_t base = base_of(low);
+	pagemap_set(base_of(from), from->span.granules, TAG_LARGE_CACHED, to);
+	to->span.granules += from->span.granules;
+	to->span.base = (void *)base;
+	to->usable = to->touched = to->span.granules << GRANULE_SHIFT;
+	large_put_descriptor(from);
+	return to;
+}
+
+/* Adds a freed span together with the kept spans beside it. */
+static void add_joined(struct large *l) {
+	pagemap_set(base_of(l), l->span.granules, TAG_LARGE_CACHED, l);
+	struct large *low = kept_at(base_of(l) - 1), *high = kept_at(end_of(l));
+	if (low != NULL) {
+		take_out(low);
+		l = join(low, l);
+	}
+	if (high != NULL) {
+		take_out(high);
+		l = join(l, high);
+	}
+	add(l);
 }
 
 /* A miss soon after the allowance forced a span out: the allowance was too small. */
@@ -142,11 +197,28 @@ static size_t allowance(void) {
 	return min_size(max_size(FLOOR, live / 4) << cache.regret, most) / GRANULE;
 }
 
+/* Takes the first `granules` of a kept span; the rest goes back. */
+static struct large *cut(struct large *l, size_t granules) {
+	take_out(l);
+	if (l->span.granules > granules) {
+		struct large *rest = split(l, granules);
+		if (rest == NULL) {
+			add(l);
+			return NULL;
+		}
+		pagemap_set(base_of(rest), rest->span.granules, TAG_LARGE_CACHED, rest);
+		add(rest);
+	}
+	return l;
+}
+
 struct large *bigcache_take(size_t granules) {
 	lock_acquire(&cache.lock);
 	struct large *l = find(granules);
+	if (l != NULL)
+		l = cut(l, granules);
 	if (l != NULL) {
-		take_out(l);
+		pagemap_set(base_of(l), granules, TAG_LARGE, l);
 		hak_bigcache_stats.hits++;
 	} else {
 		hak_bigcache_stats.misses++;
@@ -156,19 +228,23 @@ struct large *bigcache_take(size_t granules) {
 	return l;
 }
 
-/* Takes the oldest span out if the rules say so. */
+/* Takes a span out that the rules say must go: all of the oldest if it is stale, else as much of it
+   as is too much. */
 static struct large *victim(size_t most) {
 	struct large *l = NULL;
 	lock_acquire(&cache.lock);
 	if (cache.age.first != NULL) {
 		struct large *oldest = of_age_node(cache.age.first);
-		bool over = cache.granules > most;
-		if (over || is_stale(oldest)) {
-			l = oldest;
-			take_out(l);
+		size_t excess = cache.granules > most ? cache.granules - most : 0;
+		if (is_stale(oldest))
+			excess = oldest->span.granules;
+		else if (excess != 0)
+			cache.evicted_ms = cache.now_ms | 1;
+		if (excess != 0)
+			l = cut(oldest, min_size(excess, oldest->span.granules));
+		if (l != NULL) {
+			pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
 			hak_bigcache_stats.evictions++;
-			if (over)
-				cache.evicted_ms = cache.now_ms | 1;
 		}
 	}
 	lock_release(&cache.lock);
@@ -198,7 +274,7 @@ void bigcache_put(struct large *l) {
 	bool look = ++cache.events >= CLOCK_EVERY || cache.age.first == NULL;
 	if (look)
 		look_at_clock();
-	add(l);
+	add_joined(l);
 	size_t most = allowance();
 	bool over = cache.granules > most;
 	lock_release(&cache.lock);

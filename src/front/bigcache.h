@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * BigCache: freed spans of 512 KiB and more, kept for the next request of about the same size.
+ * BigCache: freed spans of 512 KiB and more, kept for the next request.
  *
- * Spans are binned by granules: one bin per count up to BIGCACHE_EXACT, then eight per doubling. A
- * request takes the smallest span that fits and wastes at most a quarter. What is kept is bounded in
- * bytes (an allowance that follows the live bytes, under HAKMEM_BIGCACHE_MAX) and in age (the purge
- * delay): the oldest go first, back to the system. Everything under one lock; unmapping happens
- * outside it.
+ * A heap of extents in itself: what is freed joins its neighbours, a request takes the smallest
+ * span that is large enough and leaves the rest. So the dirty memory serves any size, and little of
+ * it is enough. Spans are binned by granules: one bin per count up to EXACT, then eight per
+ * doubling.
+ *
+ * What is kept is bounded in bytes (an allowance that follows the live bytes, under
+ * HAKMEM_BIGCACHE_MAX) and in age (the purge delay): the oldest goes first, back to the system.
+ *
+ * Every granule of a kept span carries TAG_LARGE_CACHED and points at its descriptor, which is how
+ * neighbours are found. Everything under one lock; unmapping happens outside it.
  */
 #ifndef HAK_FRONT_BIGCACHE_H
 #define HAK_FRONT_BIGCACHE_H
 
 #include "front/large.h"
 
-/* Takes a span of at least `granules` out of the cache, or gives NULL. */
+/* A span of exactly `granules` out of the cache, tagged TAG_LARGE; NULL: there is none. */
 struct large *bigcache_take(size_t granules);
 
-/* Gives a freed span to the cache; it may release it, or others, at once. */
+/* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. */
 void bigcache_put(struct large *l);
 
 /* Releases everything but `keep` bytes. True if anything was released. */

@@ -25,7 +25,7 @@ void large_reset(void) {
 	larges.unused.first = NULL;
 }
 
-static struct large *new_descriptor(void) {
+struct large *large_new_descriptor(void) {
 	lock_acquire(&larges.lock);
 	struct list_node *n = larges.unused.first;
 	if (n != NULL)
@@ -34,7 +34,7 @@ static struct large *new_descriptor(void) {
 	return n != NULL ? LIST_ENTRY(n, struct large, bin_link) : meta_alloc(sizeof(struct large));
 }
 
-static void put_descriptor(struct large *l) {
+void large_put_descriptor(struct large *l) {
 	lock_acquire(&larges.lock);
 	list_push(&larges.unused, &l->bin_link);
 	lock_release(&larges.lock);
@@ -87,11 +87,11 @@ struct large *large_of(uintptr_t addr) {
 /* ---- allocation ---- */
 
 static struct large *alloc_in_superslab(size_t size) {
-	struct large *l = new_descriptor();
+	struct large *l = large_new_descriptor();
 	if (l == NULL)
 		return NULL;
 	if (!span_alloc(granules_for(size), SPAN_LARGE, &l->span)) {
-		put_descriptor(l);
+		large_put_descriptor(l);
 		return NULL;
 	}
 	if (is_big(l)) /* SuperSlabs are off: mapped alone, and kept like any big block when freed */
@@ -103,14 +103,14 @@ static struct large *alloc_in_superslab(size_t size) {
 
 static struct large *map_big(size_t granules, size_t align) {
 	size_t bytes = granules << GRANULE_SHIFT;
-	struct large *l = new_descriptor();
+	struct large *l = large_new_descriptor();
 	if (l == NULL)
 		return NULL;
 	void *p = os_map_aligned(bytes, max_size(align, GRANULE));
 	if (p == NULL || !pagemap_cover((uintptr_t)p, granules)) {
 		if (p != NULL)
 			os_unmap(p, bytes);
-		put_descriptor(l);
+		large_put_descriptor(l);
 		return NULL;
 	}
 	l->span = (struct span){ .base = p, .granules = granules, .zero = true };
@@ -124,7 +124,6 @@ static struct large *alloc_big(size_t size, size_t align) {
 	struct large *l = align <= GRANULE ? bigcache_take(granules) : NULL;
 	if (l != NULL) {
 		l->span.zero = false;
-		pagemap_set(base_of(l), 1, TAG_LARGE, l);
 	} else {
 		l = map_big(granules, align);
 	}
@@ -169,7 +168,7 @@ void large_release(struct large *l) {
 	/* If the system refuses, the address space is lost but not the memory. */
 	if (!os_unmap((void *)base, bytes))
 		os_purge((void *)base, bytes);
-	put_descriptor(l);
+	large_put_descriptor(l);
 }
 
 bool large_free(struct large *l) {
@@ -184,12 +183,11 @@ bool large_free(struct large *l) {
 		span.last_size = l->usable;
 		size_t touched = l->touched;
 		count_large(l->usable, 0);
-		put_descriptor(l);
+		large_put_descriptor(l);
 		span_free(&span, touched);
 		return true;
 	}
 	count_big(-(ptrdiff_t)l->span.granules);
-	pagemap_set(base_of(l), 1, TAG_LARGE_FREED, (void *)l->usable);
 	bigcache_put(l);
 	return true;
 }

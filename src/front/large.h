@@ -55,6 +55,10 @@ bool large_resize(struct large *l, size_t size);
 /* Moves the block, by moving its pages, to where `size` bytes fit. False: not possible that way. */
 bool large_move(struct large *l, size_t size);
 
+/* A descriptor without a block, and back. Thread-safe. */
+struct large *large_new_descriptor(void);
+void large_put_descriptor(struct large *l);
+
 /* The usable size large_alloc gives a request; 0 if it must fail. */
 size_t large_good_size(size_t size);
 

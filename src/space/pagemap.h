@@ -42,6 +42,7 @@ enum tag_code {
 	TAG_LARGE = 0x3e0,       /* a large block; descriptor: struct large */
 	TAG_LARGE_FREED = 0x3d0, /* a large block began here that was freed, and the memory is still ours;
 	                            descriptor: its usable size, as a number */
+	TAG_LARGE_CACHED = 0x3a0, /* in BigCache; descriptor: struct large */
 	TAG_LARGE_GONE = 0x3b0,  /* likewise, but unmapped: may be somebody else's memory by now */
 };
 
