@@ -33,6 +33,7 @@ static struct {
 	unsigned regret;        /* doublings of the allowance */
 	uint64_t evicted_ms;    /* when the allowance last forced a span out; 0: never */
 	uint64_t regret_ms;
+	uint32_t generation;    /* of this cache: bigcache_reset begins a new one */
 } cache;
 
 struct lock *bigcache_lock(void) {
@@ -46,6 +47,7 @@ void bigcache_reset(void) {
 		cache.nonempty[i] = 0;
 	cache.age = (struct queue){ 0 };
 	cache.granules = 0;
+	cache.generation++;
 }
 
 size_t bigcache_bytes(void) {
@@ -76,6 +78,7 @@ static void add(struct large *l) {
 	queue_append(&cache.age, &l->age_link);
 	cache.granules += l->span.granules;
 	l->freed_ms = cache.now_ms;
+	l->generation = cache.generation;
 }
 
 static void take_out(struct large *l) {
@@ -132,10 +135,27 @@ static struct large *split(struct large *l, size_t granules) {
 }
 
 /* The kept span that lies at `addr`, or NULL. A descriptor that is in the cache stays what it is
-   while we hold the lock; one that is not has no age link. */
+   while we hold the lock. */
 static struct large *kept_at(uintptr_t addr) {
 	struct pagemap_entry e = pagemap_lookup(addr);
-	return e.tag == TAG_LARGE_CACHED ? e.desc : NULL;
+	struct large *l = e.tag == TAG_LARGE_CACHED ? e.desc : NULL;
+	return l != NULL && l->generation == cache.generation ? l : NULL;
+}
+
+/* Likewise one that begins at `addr`: its first granule may tell what block began there instead. */
+static struct large *kept_from(uintptr_t addr) {
+	struct large *l = kept_at(addr);
+	if (l == NULL && pagemap_lookup(addr).tag == TAG_LARGE_FREED)
+		l = kept_at(addr + GRANULE);
+	return l != NULL && base_of(l) == addr ? l : NULL;
+}
+
+/* Tags a kept span, but for the granules that tell of a freed block, so that a second free of it is
+   still named. */
+static void tag_kept(const struct large *l, struct large *desc) {
+	for (uintptr_t at = base_of(l); at < end_of(l); at += GRANULE)
+		if (pagemap_lookup(at).tag != TAG_LARGE_FREED)
+			pagemap_set(at, 1, TAG_LARGE_CACHED, desc);
 }
 
 /* Joins two neighbours, neither in a bin; the larger one's descriptor survives. */
@@ -143,7 +163,7 @@ static struct large *join(struct large *low, struct large *high) {
 	struct large *to = low->span.granules >= high->span.granules ? low : high;
 	struct large *from = to == low ? high : low;
 	uintptr_t base = base_of(low);
-	pagemap_set(base_of(from), from->span.granules, TAG_LARGE_CACHED, to);
+	tag_kept(from, to);
 	to->span.granules += from->span.granules;
 	to->span.base = (void *)base;
 	to->usable = to->touched = to->span.granules << GRANULE_SHIFT;
@@ -154,7 +174,8 @@ static struct large *join(struct large *low, struct large *high) {
 /* Adds a freed span together with the kept spans beside it. */
 static void add_joined(struct large *l) {
 	pagemap_set(base_of(l), l->span.granules, TAG_LARGE_CACHED, l);
-	struct large *low = kept_at(base_of(l) - 1), *high = kept_at(end_of(l));
+	pagemap_set(base_of(l), 1, TAG_LARGE_FREED, (void *)l->usable);
+	struct large *low = kept_at(base_of(l) - 1), *high = kept_from(end_of(l));
 	if (low != NULL) {
 		take_out(low);
 		l = join(low, l);
@@ -206,7 +227,7 @@ static struct large *cut(struct large *l, size_t granules) {
 			add(l);
 			return NULL;
 		}
-		pagemap_set(base_of(rest), rest->span.granules, TAG_LARGE_CACHED, rest);
+		tag_kept(rest, rest);
 		add(rest);
 	}
 	return l;

@@ -33,6 +33,7 @@ struct large {
 	struct list_node bin_link;  /* BigCache: under its lock */
 	struct queue_node age_link; /* BigCache: under its lock */
 	uint64_t freed_ms;          /* BigCache: under its lock */
+	uint32_t generation;        /* BigCache: the cache that has or had it */
 };
 
 /* A block of at least `size` bytes at a multiple of `align`. `zerop`: whether it reads as zero.

@@ -167,13 +167,11 @@ void misuse_check_granule(enum misuse_op op, struct pagemap_entry e, uintptr_t a
 		return;
 	case TAG_LARGE_GONE:
 		return;
-	case TAG_LARGE_CACHED:
-		if (addr % GRANULE == 0)
-			misuse_freed(op, addr, ((const struct large *)e.desc)->usable);
-		misuse_invalid(op, addr);
 	case TAG_LARGE_FREED:
 		if (addr % GRANULE == 0)
 			misuse_freed(op, addr, size);
+		misuse_invalid(op, addr);
+	case TAG_LARGE_CACHED:
 		misuse_invalid(op, addr);
 	default:
 		if (size != 0 && addr % GRANULE % size == 0)
