@@ -175,9 +175,14 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 		return NULL;
 	}
 	if (size <= old / 2 || size > old) {
+		int saved = errno;
 		void *p = hak_heap_malloc(heap, size);
+		if (p == NULL && size <= old) {
+			errno = saved; /* a block that cannot shrink stays */
+			return ptr;
+		}
 		if (p == NULL)
-			return size <= old ? ptr : NULL;
+			return NULL;
 		memcpy(p, ptr, min_size(old, size));
 		entry_release(ptr);
 		return p;

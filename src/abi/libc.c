@@ -2,11 +2,8 @@
 #include "abi/libc.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <errno.h>
-#include <link.h>
 #include <stdatomic.h>
-#include <sys/auxv.h>
 
 #include "base/settings.h"
 #include "os/os.h"
@@ -18,8 +15,9 @@ static struct {
 	void *(*realloc)(void *, size_t);
 	void (*free)(void *);
 	size_t (*usable_size)(void *);
-	_Atomic int state; /* 0 unknown, 1 being looked up, 2 known, 3 none */
+	_Atomic int state;
 } libc;
+enum { UNKNOWN, KNOWN, NONE };
 
 /* A static program without the dynamic loader has none. */
 #pragma weak dlsym
@@ -41,20 +39,22 @@ static bool look_up(void) {
 		libc.realloc != NULL && libc.free != NULL && libc.usable_size != NULL;
 }
 
-/* False also for calls that the look-up itself makes: those we serve. */
+/* The look-up itself may allocate and free: those calls we serve. */
+static HAK_TLS bool looking_up;
+
 static bool have_libc(void) {
 	/* Acquire: the function pointers. */
 	int state = atomic_load_explicit(&libc.state, memory_order_acquire);
-	if (state >= 2)
-		return state == 2;
-	int unknown = 0;
-	if (!atomic_compare_exchange_strong(&libc.state, &unknown, 1))
-		return unknown == 2;
-	int saved = errno;
-	bool ok = look_up();
-	errno = saved;
-	atomic_store_explicit(&libc.state, ok ? 2 : 3, memory_order_release);
-	return ok;
+	if (state == UNKNOWN && !looking_up) {
+		/* Several threads may look at once; they find the same. */
+		int saved = errno;
+		looking_up = true;
+		state = look_up() ? KNOWN : NONE;
+		looking_up = false;
+		errno = saved;
+		atomic_store_explicit(&libc.state, state, memory_order_release);
+	}
+	return state == KNOWN;
 }
 
 void *libc_alloc(size_t size, size_t align, bool zero, bool *havep) {
@@ -88,37 +88,38 @@ struct chunk {
 	size_t prev_size;
 	size_t size; /* with the flags below */
 };
-enum { CHUNK_MMAPPED = 2, CHUNK_OTHER_ARENA = 4, CHUNK_FLAGS = 7, CHUNK_MIN = 32 };
+enum { CHUNK_PREV_INUSE = 1, CHUNK_MMAPPED = 2, CHUNK_OTHER_ARENA = 4, CHUNK_FLAGS = 7, CHUNK_MIN = 32 };
+#define ARENA_MAX ((size_t)1 << 46)
 #define ARENA_HEAP ((uintptr_t)64 << 20) /* alignment of the heaps of arenas but the main one */
 
-/* Where the executable ends: the brk heap begins somewhere behind. */
-static uintptr_t executable_end(void) {
-	const ElfW(Phdr) *ph = (const ElfW(Phdr) *)getauxval(AT_PHDR);
-	size_t n = getauxval(AT_PHNUM);
-	uintptr_t bias = 0, end = 0;
-	for (size_t i = 0; i < n; i++)
-		if (ph[i].p_type == PT_PHDR)
-			bias = (uintptr_t)ph - ph[i].p_vaddr;
-	for (size_t i = 0; i < n; i++)
-		if (ph[i].p_type == PT_LOAD && bias + ph[i].p_vaddr + ph[i].p_memsz > end)
-			end = bias + ph[i].p_vaddr + ph[i].p_memsz;
-	return end;
+/* A chunk of the main arena is followed by another one, whose size says that this one is in use. */
+static bool has_neighbour(const struct chunk *c, size_t size) {
+	const struct chunk *next = (const void *)((const char *)c + size);
+	if (!os_is_mapped(next) || !os_is_mapped((const char *)next + sizeof *next - 1))
+		return false;
+	return (next->size & CHUNK_PREV_INUSE) != 0 && next->size < ARENA_MAX;
 }
 
 bool libc_may_own(const void *ptr) {
+	/* Told to share the heap with libc, we do not judge: libc checks its own blocks. */
+	if (hak_settings.disable || !hak_settings.wrap_tiny)
+		return true;
 	uintptr_t addr = (uintptr_t)ptr, page = os_facts.page_size;
-	if (addr % 16 != 0 || addr < page || addr >> 47 != 0)
+	if (addr % 16 != 0 || addr < page || addr >> 48 != 0)
 		return false;
 	const struct chunk *c = (const struct chunk *)ptr - 1;
-	if (!os_is_mapped(c))
+	if (!os_is_mapped(c) || !os_is_mapped(ptr))
 		return false;
 	size_t size = c->size & ~(size_t)CHUNK_FLAGS;
-	if (size < CHUNK_MIN || size % 16 != 0)
+	if (size < CHUNK_MIN || size % 16 != 0 || size >= ARENA_MAX)
 		return false;
-	if ((c->size & CHUNK_MMAPPED) != 0)
-		return (addr - sizeof *c - c->prev_size) % page == 0 && (c->prev_size + size) % page == 0;
+	if ((c->size & CHUNK_MMAPPED) != 0) {
+		/* Newer versions leave their own header out of the size and keep a flag in prev_size. */
+		size_t before = c->prev_size & ~(size_t)CHUNK_FLAGS, all = before + size;
+		return (addr - sizeof *c - before) % page == 0 &&
+			(all % page == 0 || (all + sizeof *c) % page == 0);
+	}
 	if ((c->size & CHUNK_OTHER_ARENA) != 0)
 		return size < ARENA_HEAP && os_is_mapped((void *)(addr & ~(ARENA_HEAP - 1)));
-	uintptr_t end = os_brk_end();
-	return addr >= executable_end() && addr < end && size <= end - addr + sizeof *c;
+	return has_neighbour(c, size);
 }

@@ -26,6 +26,8 @@ static struct {
 	_Atomic bool ready;
 	bool settings_loaded;
 	bool has_main;            /* a thread attached while it was alone */
+	_Atomic bool has_fork_handlers;
+	bool was_threaded;        /* there were other threads when fork was called */
 	_Atomic(struct locked_heap *) late;
 } process;
 
@@ -36,6 +38,17 @@ static void load_settings(char *const *env) {
 		return;
 	process.settings_loaded = true;
 	conf_load(env);
+}
+
+static void fork_prepare(void);
+static void fork_child(void);
+
+/* At the first allocation of the process, so that in the child ours run before any handler that
+   allocates. */
+static void register_fork_handlers(void) {
+	/* Relaxed: once is enough, and no more than that. */
+	if (!atomic_exchange_explicit(&process.has_fork_handlers, true, memory_order_relaxed))
+		pthread_atfork(fork_prepare, NULL, fork_child);
 }
 
 void lifecycle_init(void) {
@@ -52,14 +65,12 @@ void lifecycle_init(void) {
 		atomic_store_explicit(&process.ready, true, memory_order_release);
 	}
 	lock_release(&process.lock);
+	register_fork_handlers();
 }
-
-static void fork_child(void);
 
 __attribute__((constructor(101))) static void constructor(void) {
 	lifecycle_init();
 	load_settings(environ);
-	pthread_atfork(NULL, NULL, fork_child);
 }
 
 struct locked_heap *lifecycle_late_heap(void) {
@@ -80,7 +91,7 @@ struct locked_heap *lifecycle_late_heap(void) {
 
 /* ---- threads ---- */
 
-static void thread_exit(void *arg) {
+void lifecycle_thread_exit(void) {
 	struct tcache *t = &hak_tcache;
 	struct heap *h = t->heap;
 	t->torn_down = true;
@@ -93,6 +104,10 @@ static void thread_exit(void *arg) {
 	h->busy = false;
 }
 
+static void exit_hook(void *arg) {
+	lifecycle_thread_exit();
+}
+
 static bool is_main_thread(void) {
 	if (process.has_main || !__libc_single_threaded)
 		return false;
@@ -100,7 +115,9 @@ static bool is_main_thread(void) {
 	return true;
 }
 
-/* Registers the exit hook. libc allocates a node for it and aborts if it gets none, so a block of
+/* Registers the exit hook for a thread that pthread_create.c does not watch. Registered first, it runs
+   last. It takes the loader's lock, which is why it is not for all threads: a library's constructor
+   may wait for a thread it has started while the loader holds it. libc allocates a node for it and aborts if it gets none, so a block of
    that size goes into the bin first. False: not registered, out of memory. */
 static bool register_exit(struct heap *h) {
 	enum { NODE_BYTES = 4 * sizeof(void *) };
@@ -109,7 +126,7 @@ static bool register_exit(struct heap *h) {
 		return false;
 	if (!tcache_free(p))
 		free_block(h, p);
-	return __cxa_thread_atexit_impl(thread_exit, NULL, &__dso_handle) == 0;
+	return __cxa_thread_atexit_impl(exit_hook, NULL, &__dso_handle) == 0;
 }
 
 /* A thread that could not be attached is as it was: it tries again the next time. */
@@ -118,6 +135,7 @@ static void detach(struct tcache *t) {
 	t->tag = 0;
 	t->heap = NULL;
 	heap_retire(h);
+	h->busy = false;
 }
 
 HAK_NOINLINE static struct heap *attach(void) {
@@ -130,12 +148,13 @@ HAK_NOINLINE static struct heap *attach(void) {
 		return NULL;
 	t->heap = h;
 	t->tag = h->tag;
-	/* The thread must have its heap by now, since this allocates. Registered first, the hook runs
-	   last. */
-	if (!is_main_thread() && !register_exit(h)) {
+	/* The thread must have its heap by now, since this allocates. */
+	if (!t->exit_is_seen && !is_main_thread() && !register_exit(h)) {
+		h->busy = true;
 		detach(t);
 		return NULL;
 	}
+	h->busy = false;
 	return h;
 }
 
@@ -179,15 +198,19 @@ static void repair_shared(void) {
 	repair(bigcache_lock(), bigcache_reset);
 	repair(heap_registry_lock(), heap_registry_reset);
 	repair(pagemap_lock(), NULL);
-	repair(meta_lock(), NULL);
+	repair(meta_lock(), meta_reset);
 	repair(&process.lock, NULL);
-	struct locked_heap *late = atomic_load_explicit(&process.late, memory_order_relaxed);
-	if (late != NULL && is_held(&late->lock))
-		atomic_store_explicit(&process.late, NULL, memory_order_relaxed);
+	locked_heap_repair_after_fork();
+}
+
+static void fork_prepare(void) {
+	process.was_threaded = !__libc_single_threaded;
 }
 
 static void fork_child(void) {
 	struct heap *mine = hak_tcache.heap;
+	if (!process.was_threaded && (mine == NULL || !mine->busy))
+		return;
 	repair_shared();
 	if (mine != NULL && mine->busy) {
 		memset(&hak_tcache, 0, sizeof hak_tcache);

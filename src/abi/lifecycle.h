@@ -21,6 +21,9 @@ struct heap *lifecycle_heap(void);
 /* The heap for threads without one; NULL: out of memory. */
 struct locked_heap *lifecycle_late_heap(void);
 
+/* The calling thread ends: gives its heap up. */
+void lifecycle_thread_exit(void);
+
 /* Makes sure the process is set up. lifecycle_heap does it by itself. */
 void lifecycle_init(void);
 

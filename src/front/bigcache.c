@@ -283,7 +283,8 @@ static bool evict(size_t most) {
 }
 
 static bool is_kept(const struct large *l) {
-	return hak_settings.bigcache_l25 || l->span.granules * GRANULE >= LARGE_L2_MIN;
+	size_t bytes = l->span.granules * GRANULE;
+	return bytes >= (hak_settings.bigcache_l25 ? LARGE_BIG_MIN : LARGE_L2_MIN);
 }
 
 void bigcache_put(struct large *l) {

@@ -17,8 +17,10 @@ enum { CLOCK_EVERY = 16 }; /* refills between two looks at the clock, while anyt
 static struct {
 	struct lock lock;
 	_Atomic(struct heap *) first;
-	struct heap *idle;
-	uint32_t owners; /* owner numbers given out */
+	struct heap *idle;        /* thread heaps without a thread; they may have slabs */
+	struct heap *idle_locked; /* likewise of locked heaps; they have none */
+	bool has_first;           /* a thread heap was made */
+	uint32_t owners;          /* owner numbers given out */
 } registry;
 
 struct lock *heap_registry_lock(void) {
@@ -44,13 +46,14 @@ static struct slab *slab_at(uintptr_t block) {
 
 /* ---- making and retiring heaps ---- */
 
-static struct heap *new_heap_locked(void) {
+static struct heap *new_heap_locked(bool locked) {
 	if (registry.owners == TAG_OWNER_MAX)
 		return NULL;
 	struct heap *h = meta_alloc(sizeof *h);
 	if (h == NULL)
 		return NULL;
-	h->is_first = registry.owners == 0;
+	h->is_first = !locked && !registry.has_first;
+	registry.has_first |= h->is_first;
 	h->tag = ++registry.owners << TAG_OWNER_SHIFT;
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		h->classes[sc].capacity = (uint16_t)policy_initial_capacity(sc);
@@ -59,23 +62,29 @@ static struct heap *new_heap_locked(void) {
 	return h;
 }
 
+static struct heap **idle_list(bool locked) {
+	return locked ? &registry.idle_locked : &registry.idle;
+}
+
 static void put_idle(struct heap *h) {
+	h->bins = NULL;
 	lock_acquire(&registry.lock);
-	h->next_idle = registry.idle;
-	registry.idle = h;
+	h->next_idle = *idle_list(h->locked);
+	*idle_list(h->locked) = h;
 	lock_release(&registry.lock);
 }
 
 struct heap *heap_acquire(struct bin *bins, bool locked) {
 	lock_acquire(&registry.lock);
-	struct heap *h = registry.idle;
+	struct heap *h = *idle_list(locked);
 	if (h != NULL)
-		registry.idle = h->next_idle;
+		*idle_list(locked) = h->next_idle;
 	else
-		h = new_heap_locked();
+		h = new_heap_locked(locked);
 	lock_release(&registry.lock);
 	if (h == NULL)
 		return NULL;
+	h->busy = true; /* until the caller is done with setting up */
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		bins[sc] = (struct bin){ .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
@@ -187,7 +196,8 @@ static struct slab *next_slab(struct heap *h, unsigned sc) {
 		return s;
 	}
 	outbox_flush(&h->outbox);
-	s = pool_adopt(sc, &h->inbox, h->tag);
+	/* A locked heap may be destroyed with all its slabs: it must not have blocks of others. */
+	s = h->locked ? NULL : pool_adopt(sc, &h->inbox, h->tag);
 	if (s != NULL)
 		h->count.refill_adopt++;
 	else
@@ -312,7 +322,6 @@ static void close_inbox(struct heap *h) {
 void heap_retire(struct heap *h) {
 	heap_flush(h);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
-	h->bins = NULL;
 	if (hak_settings.adopt) {
 		for_each_slab(h, disown_slab);
 		close_inbox(h);
@@ -330,7 +339,6 @@ void heap_destroy_slabs(struct heap *h) {
 	inbox_take(&h->inbox, false);
 	for_each_slab(h, destroy_slab);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
-	h->bins = NULL;
 	put_idle(h);
 }
 
@@ -357,14 +365,36 @@ static void disown_broken(struct slab *s, void *arg) {
 	remote_disown(s);
 }
 
-/* QUEUED but in no queue: its router is gone. */
+/* QUEUED but in no queue: its router is gone. PUBLISHED but not in the pool: its reaper is, or the pool
+   was reset. */
 static void route_lost(struct slab *s, void *arg) {
-	if (!remote_is_queued(atomic_load_explicit(&s->remote, memory_order_relaxed)) ||
-	    list_is_linked(&s->pool_link))
+	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	if (!remote_is_queued(word) || list_is_linked(&s->pool_link))
 		return;
+	if (remote_is_published(word)) {
+		pool_repair(s);
+		return;
+	}
 	struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_relaxed);
 	if (owner == NULL || !is_in_inbox(owner, s))
 		remote_route(s);
+}
+
+/* A locked heap was in use by a thread that is gone: its free blocks are lost, not the others. */
+void heap_forget_free(struct heap *h) {
+	memset(h->bins + 1, 0, (SC_COUNT - 1) * sizeof *h->bins);
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		struct heap_class *hc = &h->classes[sc];
+		hc->current = NULL;
+		hc->ready.first = NULL;
+		for (struct list_node *n = hc->all.first; n != NULL; n = n->next) {
+			struct slab *s = of_all_node(n);
+			s->ready = (struct list_node){ 0 };
+			s->free = slab_end(s);
+			s->free_count = 0;
+			s->carved = s->used = s->capacity;
+		}
+	}
 }
 
 static void retire_broken(struct heap *h) {
@@ -376,20 +406,11 @@ static void retire_broken(struct heap *h) {
 	/* Not put up for reuse: if it was this thread's own, the interrupted call still goes on. */
 }
 
-static bool is_alone(const struct heap *mine) {
-	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
-		if (h != mine && h->bins != NULL && !h->locked)
-			return false;
-	return true;
-}
-
 void heap_registry_reset(void) {
-	registry.idle = NULL;
+	registry.idle = registry.idle_locked = NULL;
 }
 
 void heap_repair_after_fork(struct heap *mine) {
-	if (is_alone(mine))
-		return;
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (h != mine && h->bins != NULL && !h->locked && h->busy)
 			retire_broken(h);

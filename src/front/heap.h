@@ -51,8 +51,8 @@ struct heap {
 	struct heap_class classes[SC_COUNT];
 };
 
-/* A heap for the calling thread, with these bins, which it fills in; recycled or new. NULL: out of
-   memory. Thread-safe. */
+/* A heap with these bins, which it fills in; recycled or new. It is marked busy: whoever asked clears
+   that when it has made the heap its own. NULL: out of memory. Thread-safe. */
 struct heap *heap_acquire(struct bin *bins, bool locked);
 
 /* Brings bins and outbox home, gives up all slabs and puts the heap up for reuse. Its thread. */
@@ -78,8 +78,11 @@ void heap_destroy_slabs(struct heap *h);
 struct heap *heap_registry(void);
 
 /* In a fork child: the heaps other than `mine` lost their threads; takes their slabs away from them.
-   Returns after every slab has an owner or is in the pool. */
+   Afterwards every slab has an owner or is in the pool. */
 void heap_repair_after_fork(struct heap *mine);
+
+/* In a fork child, for a locked heap whose lock was held: takes none of its lists for granted. */
+void heap_forget_free(struct heap *h);
 
 struct lock *heap_registry_lock(void);
 

@@ -71,7 +71,7 @@ static void set_usable(struct large *l, size_t usable) {
 
 size_t large_good_size(size_t size) {
 	size_t page = os_facts.page_size;
-	return size > PTRDIFF_MAX - GRANULE ? 0 : align_up(size, page);
+	return size >> 47 != 0 ? 0 : align_up(size, page); /* no address space is larger */
 }
 
 struct large *large_of(uintptr_t addr) {
@@ -94,8 +94,10 @@ static struct large *alloc_in_superslab(size_t size) {
 		large_put_descriptor(l);
 		return NULL;
 	}
-	if (is_big(l)) /* SuperSlabs are off: mapped alone, and kept like any big block when freed */
+	if (is_big(l)) { /* SuperSlabs are off: a mapping of its own like that of any big block */
 		count_big((ptrdiff_t)l->span.granules);
+		__atomic_fetch_sub(&hak_space.alone, l->span.granules, __ATOMIC_RELAXED);
+	}
 	l->touched = l->span.zero ? 0 : l->span.granules << GRANULE_SHIFT;
 	pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
 	return l;
@@ -263,10 +265,13 @@ bool large_move(struct large *l, size_t size) {
 	/* Tags first, as in large_release. */
 	pagemap_set_tag(from, old, TAG_NONE);
 	pagemap_set(from, 1, TAG_LARGE_GONE, (void *)l->usable);
-	if (!pagemap_cover((uintptr_t)target, granules) ||
-	    !os_move((void *)from, old << GRANULE_SHIFT, granules << GRANULE_SHIFT, target)) {
+	enum os_move_result moved = MOVE_REFUSED;
+	if (pagemap_cover((uintptr_t)target, granules))
+		moved = os_move((void *)from, old << GRANULE_SHIFT, granules << GRANULE_SHIFT, target);
+	if (moved != MOVE_DONE) {
 		pagemap_set(from, old, TAG_LARGE, l);
-		os_unmap(target, granules << GRANULE_SHIFT);
+		if (moved == MOVE_REFUSED)
+			os_unmap(target, granules << GRANULE_SHIFT);
 		return false;
 	}
 	l->span.base = target;

@@ -8,16 +8,22 @@
 static struct {
 	struct lock lock;
 	struct list unused;
+	struct locked_heap *all;
 } locked;
 
 static struct locked_heap *new_descriptor(void) {
 	lock_acquire(&locked.lock);
 	struct list_node *n = locked.unused.first;
-	if (n != NULL)
+	struct locked_heap *lh = NULL;
+	if (n != NULL) {
 		list_remove(n);
+		lh = LIST_ENTRY(n, struct locked_heap, unused);
+	} else if ((lh = meta_alloc(sizeof *lh)) != NULL) {
+		lh->next = locked.all;
+		locked.all = lh;
+	}
 	lock_release(&locked.lock);
-	return n != NULL ? LIST_ENTRY(n, struct locked_heap, unused)
-	                 : meta_alloc(sizeof(struct locked_heap));
+	return lh;
 }
 
 static void put_descriptor(struct locked_heap *lh) {
@@ -30,11 +36,13 @@ struct locked_heap *locked_heap_new(void) {
 	struct locked_heap *lh = new_descriptor();
 	if (lh == NULL)
 		return NULL;
-	lh->heap = heap_acquire(lh->bins, true);
-	if (lh->heap == NULL) {
+	struct heap *h = heap_acquire(lh->bins, true);
+	if (h == NULL) {
 		put_descriptor(lh);
 		return NULL;
 	}
+	h->busy = false; /* its lock says whether it is in use */
+	lh->heap = h;
 	return lh;
 }
 
@@ -67,4 +75,18 @@ void locked_heap_destroy(struct locked_heap *lh) {
 	heap_destroy_slabs(lh->heap);
 	lh->heap = NULL;
 	put_descriptor(lh);
+}
+
+void locked_heap_repair_after_fork(void) {
+	if (atomic_load_explicit(&locked.lock.word, memory_order_relaxed) != 0) {
+		lock_reset(&locked.lock);
+		locked.unused.first = NULL;
+	}
+	for (struct locked_heap *lh = locked.all; lh != NULL; lh = lh->next) {
+		if (atomic_load_explicit(&lh->lock.word, memory_order_relaxed) == 0)
+			continue;
+		lock_reset(&lh->lock);
+		if (lh->heap != NULL)
+			heap_forget_free(lh->heap);
+	}
 }

@@ -20,6 +20,7 @@ struct locked_heap {
 	struct heap *heap;
 	struct list larges;      /* its large blocks */
 	struct list_node unused; /* descriptor without a heap */
+	struct locked_heap *next; /* all ever made; constant */
 	struct bin bins[SC_COUNT];
 };
 
@@ -30,6 +31,9 @@ void *locked_heap_alloc(struct locked_heap *lh, size_t size, size_t align, bool 
 
 /* Unlinks a large block that is about to be freed. Takes the lock. */
 void locked_heap_forget(struct large *l);
+
+/* In a fork child: sets locks right that threads that are gone held. */
+void locked_heap_repair_after_fork(void);
 
 /* Frees all blocks and the heap. */
 void locked_heap_destroy(struct locked_heap *lh);

@@ -31,6 +31,7 @@ static_assert(sizeof(struct bin) == 1 << SC_CODE_SHIFT, "class codes are byte of
 struct tcache {
 	struct bin bin[SC_COUNT];
 	uint32_t tag;      /* owner << TAG_OWNER_SHIFT of the thread's heap; 0: none */
+	bool exit_is_seen; /* the thread's end is noticed without an exit hook */
 	bool torn_down;    /* the thread's exit hook has run: it never gets a heap again */
 	struct heap *heap; /* NULL: none */
 };
@@ -57,6 +58,7 @@ HAK_INLINE void *bin_pop(struct bin *b) {
 
 HAK_INLINE void bin_push(struct bin *b, uintptr_t block) {
 	block_set_link(block, b->head);
+	atomic_signal_fence(memory_order_release); /* as in tcache_free */
 	b->head = link_encode(block);
 }
 
@@ -88,6 +90,8 @@ HAK_INLINE bool tcache_free(void *ptr) {
 		return false;
 	}
 	block_set_link(addr, head);
+	/* A fork child may find this thread between two stores: the link must come first. */
+	atomic_signal_fence(memory_order_release);
 	b->head = link_encode(addr);
 	return true;
 }

@@ -45,8 +45,10 @@ void os_advise_huge(void *addr, size_t size);
 bool os_resize(void *addr, size_t old_size, size_t new_size);
 
 /* Moves the pages of a mapping, without copying, to `target`, which is a mapping of `new_size` that
-   is replaced. False: both unchanged. */
-bool os_move(void *addr, size_t old_size, size_t new_size, void *target);
+   is replaced. On failure the old mapping is unchanged; `target` is, too, or (MOVE_TARGET_LOST) the
+   system may have unmapped it, so that it must not be touched again. */
+enum os_move_result { MOVE_DONE, MOVE_REFUSED, MOVE_TARGET_LOST };
+enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target);
 
 /* Milliseconds of a clock that never goes back; coarse. */
 uint64_t os_now_ms(void);
@@ -68,8 +70,5 @@ int os_thread_id(void);
 
 /* Is the page that holds `addr` mapped? For the path that ends in a report only. */
 bool os_is_mapped(const void *addr);
-
-/* The current end of the brk heap, where libc's allocator keeps its main arena. */
-uintptr_t os_brk_end(void);
 
 #endif

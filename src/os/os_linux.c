@@ -3,7 +3,8 @@
  * The platform contract on Linux: raw system calls, so that neither errno nor a library that
  * interposes libc's wrappers (a fake clock, an mmap tracer) is involved.
  *
- * After the constructor only mmap, munmap, mremap, madvise, futex, brk and clock_gettime are used:
+ * After the constructor only mmap, munmap, mremap, madvise, futex and clock_gettime are used, and mincore on the
+ * way to a report:
  * sandboxes that permit what libc's malloc needs permit us.
  */
 #include "os/os.h"
@@ -131,9 +132,13 @@ bool os_resize(void *addr, size_t old_size, size_t new_size) {
 	return !failed(raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size, 0, 0, 0));
 }
 
-bool os_move(void *addr, size_t old_size, size_t new_size, void *target) {
-	return !failed(raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size,
-	                    MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0));
+enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
+	long ret = raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size,
+	                MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0);
+	if (!failed(ret))
+		return MOVE_DONE;
+	/* These are found out before the kernel makes room at the target. */
+	return ret == -EPERM || ret == -ENOSYS || ret == -EINVAL ? MOVE_REFUSED : MOVE_TARGET_LOST;
 }
 
 uint64_t os_now_ms(void) {
@@ -186,9 +191,6 @@ int os_thread_id(void) {
 bool os_is_mapped(const void *addr) {
 	uintptr_t page = align_down((uintptr_t)addr, os_facts.page_size);
 	unsigned char resident;
-	return !failed(raw6(SYS_mincore, (long)page, (long)os_facts.page_size, (long)&resident, 0, 0, 0));
-}
-
-uintptr_t os_brk_end(void) {
-	return (uintptr_t)raw6(SYS_brk, 0, 0, 0, 0, 0, 0);
+	/* Only ENOMEM says that there is nothing; a sandbox may say anything else. */
+	return raw6(SYS_mincore, (long)page, (long)os_facts.page_size, (long)&resident, 0, 0, 0) != -ENOMEM;
 }

@@ -80,6 +80,13 @@ static enum fate try_publish(struct slab *s) {
 	return fate;
 }
 
+void pool_repair(struct slab *s) {
+	if (unpublish(s))
+		pool_publish(s);
+	else
+		slab_delete(s);
+}
+
 void pool_publish(struct slab *s) {
 	struct pool *p = &pools[s->sc];
 	lock_acquire(&p->lock);

@@ -23,6 +23,10 @@ struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag);
 /* Deletes a slab in the pool whose last block the caller has just brought home. */
 void pool_reap(struct slab *s);
 
+/* In a fork child: a slab that is PUBLISHED but not in the list. Puts it back, or deletes it if its last
+   block has come home. */
+void pool_repair(struct slab *s);
+
 /* Number of slabs of class `sc` in the pool; approximate. */
 unsigned pool_count(unsigned sc);
 

@@ -99,6 +99,10 @@ void slab_delete(struct slab *s) {
 	                     .last_size = s->block_size };
 	/* What was never carved is as clean as it was at the start. */
 	size_t touched = s->fresh_is_zero ? s->carved * (size_t)s->block_size : s->granules * GRANULE;
+	/* A descriptor that is handed out anew must not look like this slab before it is filled in: a
+	   fork child goes by what it says. Relaxed: the slab is ours alone. */
+	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
 	put_descriptor(s);
 	span_free(&span, touched);
 }

@@ -88,7 +88,7 @@ HAK_INLINE void block_set_link(uintptr_t block, uintptr_t link) {
 	*(uintptr_t *)block = link;
 }
 
-/* A new slab of class `sc` with no owner, nothing carved, tagged as nobody's; NULL: out of memory.
+/* A new slab of class `sc` with no owner, nothing carved, not tagged yet; NULL: out of memory.
    Thread-safe. */
 struct slab *slab_new(unsigned sc);
 

@@ -19,6 +19,10 @@ struct lock *meta_lock(void) {
 	return &meta.lock;
 }
 
+void meta_reset(void) {
+	meta.at = meta.end = meta.spare = meta.spare_end = NULL;
+}
+
 size_t meta_used(void) {
 	return meta.used;
 }

@@ -20,4 +20,7 @@ size_t meta_used(void);
 
 struct lock *meta_lock(void);
 
+/* After fork with that lock held by a thread that is gone: gives up what was left. */
+void meta_reset(void);
+
 #endif

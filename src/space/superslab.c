@@ -173,15 +173,17 @@ bool superslab_grow(void) {
 
 static bool release(struct superslab *ss) {
 	/* The tags go first: once unmapped, the addresses may become somebody else's at once. */
-	pagemap_set_tag(ss->base, SUPERSLAB_GRANULES, TAG_NONE);
-	if (!os_unmap((void *)ss->base, SUPERSLAB)) {
-		pagemap_set(ss->base, SUPERSLAB_GRANULES, TAG_FREE, NULL);
+	uintptr_t base = ss->base;
+	pagemap_set_tag(base, SUPERSLAB_GRANULES, TAG_NONE);
+	ss->base = 0; /* before it is true: a fork child must not take it for mapped */
+	if (!os_unmap((void *)base, SUPERSLAB)) {
+		ss->base = base;
+		pagemap_set(base, SUPERSLAB_GRANULES, TAG_FREE, NULL);
 		return false;
 	}
 	purge_forget(ss);
 	unfile(ss);
 	hak_space.superslabs--;
-	ss->base = 0;
 	list_push(&space.unused, &ss->by_run);
 	return true;
 }
@@ -199,6 +201,7 @@ size_t superslab_release_empty(void) {
 
 void superslab_rebuild(void) {
 	purge_reset();
+	space.region = space.region_end = 0; /* may be half updated: given up */
 	space.runs = 0;
 	for (unsigned r = 0; r <= SUPERSLAB_GRANULES; r++)
 		space.by_run[r].first = NULL;

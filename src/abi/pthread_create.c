@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pthread_create and thrd_create, to see threads end: the thread runs in a frame of ours, which gives
+ * its heap up when the start routine returns, calls pthread_exit or is cancelled.
+ *
+ * The alternatives were tried. A pthread key takes one of those the program may use up.
+ * __cxa_thread_atexit_impl takes the loader's lock, so a thread started by a library's constructor
+ * that waits for it hangs at its first allocation; it remains the way for threads that come to be
+ * without us, libc's own for example (lifecycle.c).
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <threads.h>
+
+#include "abi/entry.h"
+#include "abi/lifecycle.h"
+
+typedef int create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+typedef int thrd_create_fn(thrd_t *, thrd_start_t, void *);
+
+/* What the new thread is to run; the creator allocates it, the thread frees it. */
+struct start {
+	void *(*routine)(void *);
+	thrd_start_t c11_routine; /* instead of `routine` */
+	void *arg;
+};
+
+static void ended(void *unused) {
+	lifecycle_thread_exit();
+}
+
+static struct start take(void *arg) {
+	struct start start = *(struct start *)arg;
+	entry_release(arg);
+	hak_tcache.exit_is_seen = true;
+	return start;
+}
+
+static void *run(void *arg) {
+	struct start start = take(arg);
+	void *result;
+	pthread_cleanup_push(ended, NULL);
+	result = start.routine(start.arg);
+	pthread_cleanup_pop(1);
+	return result;
+}
+
+static int run_c11(void *arg) {
+	struct start start = take(arg);
+	int result;
+	pthread_cleanup_push(ended, NULL);
+	result = start.c11_routine(start.arg);
+	pthread_cleanup_pop(1);
+	return result;
+}
+
+static struct start *new_start(struct start start) {
+	struct start *s = entry_malloc(sizeof *s);
+	if (s != NULL)
+		*s = start;
+	return s;
+}
+
+HAK_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                              void *(*routine)(void *), void *arg) {
+	static _Atomic(create_fn *) cached;
+	create_fn *real = cached; /* every thread finds the same */
+	if (real == NULL) {
+		*(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+		cached = real;
+	}
+	int saved = errno;
+	struct start *start = new_start((struct start){ .routine = routine, .arg = arg });
+	errno = saved;
+	if (start == NULL || real == NULL)
+		return EAGAIN;
+	int error = real(thread, attr, run, start);
+	if (error != 0)
+		entry_release(start);
+	return error;
+}
+
+HAK_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *arg) {
+	static _Atomic(thrd_create_fn *) cached;
+	thrd_create_fn *real = cached;
+	if (real == NULL) {
+		*(void **)&real = dlsym(RTLD_NEXT, "thrd_create");
+		cached = real;
+	}
+	struct start *start = new_start((struct start){ .c11_routine = routine, .arg = arg });
+	if (start == NULL || real == NULL)
+		return thrd_nomem;
+	int error = real(thread, run_c11, start);
+	if (error != thrd_success)
+		entry_release(start);
+	return error;
+}

@@ -1,0 +1,2 @@
+# programs: bash
+bash "$APPS/inputs/script.bash"

@@ -1,0 +1,2 @@
+# programs: node
+node "$APPS/inputs/script.js"

@@ -1,0 +1,2 @@
+# programs: perl
+perl "$APPS/inputs/script.pl"

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Runs every case of the misuse program and checks how it dies: by SIGABRT, after exactly one line
+ * on standard error, which is one of those that the case announced.
+ * Usage: driver MISUSE LIBRARY [PATTERN]
+ */
+#include "child.h"
+
+#include <fnmatch.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char *program;
+static const char *library;
+static struct child_result listing;
+
+/* Cuts "hakmem: WHAT in misuse[PID]\n" down to WHAT; NULL when it is not of that form. */
+static char *cut_message(char *text, int pid)
+{
+	static const char head[] = "hakmem: ";
+	char tail[64];
+	size_t length = strlen(text);
+	size_t tail_length = (size_t)snprintf(tail, sizeof tail, " in misuse[%d]\n", pid);
+
+	if (strncmp(text, head, strlen(head)) != 0 || length < strlen(head) + tail_length)
+		return NULL;
+	if (strcmp(text + length - tail_length, tail) != 0)
+		return NULL;
+	text[length - tail_length] = '\0';
+	return strchr(text, '\n') ? NULL : text + strlen(head);
+}
+
+/* An emulator has something to say of its own about a program that died. */
+static void drop_wrapper_lines(char *said)
+{
+	char *end = strchr(said, '\n');
+
+	if (end && getenv("HAKMEM_TEST_WRAPPER"))
+		end[1] = '\0';
+}
+
+/* Whether what was said is one of the announced messages, each "PID PATTERN\n". */
+static bool is_announced(const struct child_result *result)
+{
+	char announced[sizeof result->out.text], said[sizeof result->err.text];
+	char *message;
+
+	strcpy(announced, result->out.text);
+	strcpy(said, result->err.text);
+	drop_wrapper_lines(said);
+	message = cut_message(said, atoi(announced));
+	if (!message)
+		return false;
+	for (char *line = strtok(announced, "\n"); line; line = strtok(NULL, "\n"))
+		if (fnmatch(strchr(line, ' ') + 1, message, 0) == 0)
+			return true;
+	return false;
+}
+
+static void run_case(void **state)
+{
+	struct child_result result;
+
+	child_run(&result, library, (char *[]){program, *state, NULL}, 60);
+	if (child_exited(&result, CHILD_SKIPPED))
+		skip();
+	if (!child_killed(&result, SIGABRT) || !is_announced(&result)) {
+		child_print(&result);
+		fail();
+	}
+}
+
+static size_t list_cases(struct CMUnitTest *tests, size_t room)
+{
+	static char names[256][96];
+	size_t count = 0;
+
+	child_run(&listing, NULL, (char *[]){program, (char[]){"--list"}, NULL}, 60);
+	for (char *name = strtok(listing.out.text, "\n"); name && count < room;
+	     name = strtok(NULL, "\n")) {
+		snprintf(names[count], sizeof names[count], "%s_aborts", name);
+		tests[count] = (struct CMUnitTest){
+			.name = names[count], .test_func = run_case, .initial_state = name};
+		count++;
+	}
+	return count;
+}
+
+int main(int argc, char **argv)
+{
+	static struct CMUnitTest tests[256]; /* cmocka passes over the nameless */
+
+	if (argc < 3) {
+		fprintf(stderr, "usage: driver MISUSE LIBRARY [PATTERN]\n");
+		return 2;
+	}
+	program = argv[1];
+	library = argv[2];
+	if (argc > 3)
+		cmocka_set_test_filter(argv[3]);
+	if (list_cases(tests, sizeof tests / sizeof *tests) == 0)
+		return 1;
+	return cmocka_run_group_tests_name("death", tests, NULL, NULL);
+}

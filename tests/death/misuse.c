@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+#include "misuse.h"
+
+#include "cases.h"
+#include "child.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+	const char *suffix;
+	unsigned flag;
+	size_t size;
+} sizes[] = {
+	{"_small", SIZE_SMALL, 48},
+	{"_medium", SIZE_MEDIUM, 12 << 10},
+	{"_large", SIZE_LARGE, 100 << 10},
+	{"_huge", SIZE_HUGE, 3 << 20},
+};
+
+static const struct misuse *const groups[] = {twice_cases, entry_cases, pointer_cases};
+
+void expect(const char *format, ...)
+{
+	char line[256];
+	int at = snprintf(line, sizeof line, "%d ", (int)getpid());
+	va_list arguments;
+
+	va_start(arguments, format);
+	at += vsnprintf(line + at, sizeof line - (size_t)at, format, arguments);
+	va_end(arguments);
+	line[at++] = '\n';
+	CHECK(write(STDOUT_FILENO, line, (size_t)at) == at);
+}
+
+void expect_double_free(const void *ptr, size_t usable)
+{
+	expect("double free of %p (%zu-byte block)", ptr, usable);
+}
+
+void expect_late_double_free(const void *ptr, size_t usable)
+{
+	if (is_large(usable))
+		expect("double free of %p (*-byte block)", ptr);
+	else
+		expect_double_free(ptr, usable);
+	expect("free of invalid pointer %p", ptr);
+}
+
+void expect_interior(const char *what, const void *ptr, void *block)
+{
+	expect("%s of interior pointer %p (%zu-byte block at %p)", what, ptr,
+		malloc_usable_size(block), block);
+}
+
+void *take(size_t size)
+{
+	void *ptr = malloc(size);
+
+	CHECK(ptr);
+	return ptr;
+}
+
+bool is_large(size_t size)
+{
+	return size > 32 << 10;
+}
+
+void in_thread(void *(*run)(void *), void *argument)
+{
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, run, argument) == 0);
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
+void *lookup(const char *name)
+{
+	void *function = dlsym(RTLD_DEFAULT, name);
+
+	if (!function)
+		case_skip();
+	return function;
+}
+
+static void list_cases(const struct misuse *group)
+{
+	for (; group->name; group++) {
+		if (group->sizes == SIZE_NONE)
+			puts(group->name);
+		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+			if (group->sizes & sizes[i].flag)
+				printf("%s%s\n", group->name, sizes[i].suffix);
+	}
+}
+
+static void run_case(const struct misuse *group, const char *name)
+{
+	for (; group->name; group++) {
+		size_t length = strlen(group->name);
+
+		if (strncmp(name, group->name, length) != 0)
+			continue;
+		if (group->sizes == SIZE_NONE && name[length] == '\0')
+			group->run(0);
+		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+			if (group->sizes & sizes[i].flag && strcmp(name + length, sizes[i].suffix) == 0)
+				group->run(sizes[i].size);
+	}
+}
+
+/* Exit status 0 says that the misuse went unpunished. */
+int main(int argc, char **argv)
+{
+	bool list = argc == 2 && strcmp(argv[1], "--list") == 0;
+
+	if (argc != 2)
+		return 2;
+	for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+		if (list)
+			list_cases(groups[i]);
+		else
+			run_case(groups[i], argv[1]);
+	return 0;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/* Blocks freed twice with plain free: when, and by whom. */
+#include "misuse.h"
+
+#include "cases.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_OTHERS = 10000 };
+
+/* Not on the heap and not on the stack: nothing about them interests the allocator. */
+static void *others[2 * MAX_OTHERS];
+
+static void *free_it(void *ptr)
+{
+	free(ptr);
+	return NULL;
+}
+
+static void *take_it(void *slot)
+{
+	*(void **)slot = take(malloc_usable_size(*(void **)slot));
+	return NULL;
+}
+
+static void at_once(size_t size)
+{
+	void *p = take(size);
+
+	if (size == 48)
+		CHECK(malloc_usable_size(p) == 48); /* the message names it */
+	expect_double_free(p, malloc_usable_size(p));
+	free(p);
+	free(opaque(p));
+}
+
+/* Announces a second free that comes after those of others. */
+static void expect_after_others(void *ptr)
+{
+	if (is_large(malloc_usable_size(ptr)))
+		expect_late_double_free(ptr, malloc_usable_size(ptr));
+	else
+		expect_double_free(ptr, malloc_usable_size(ptr));
+}
+
+/* Frees `p`, then `count` others in the midst of which it was allocated, then `p` again. Every
+   second neighbour stays allocated, so the memory around `p` stays in use. */
+static void after_others(size_t size, size_t count)
+{
+	void *p = NULL;
+
+	for (size_t i = 0; i < 2 * count; i++) {
+		if (i == count)
+			p = take(size);
+		others[i] = take(size);
+	}
+	expect_after_others(p);
+	free(p);
+	for (size_t i = 0; i < 2 * count; i += 2)
+		free(others[i]);
+	free(opaque(p));
+}
+
+static void after_few_others(size_t size)
+{
+	after_others(size, 5);
+}
+
+/* More than any thread cache holds. */
+static void after_many_others(size_t size)
+{
+	after_others(size, is_large(size) ? 200 : MAX_OTHERS);
+}
+
+static void interleaved(size_t size)
+{
+	void *a = take(size), *b = take(size);
+
+	expect_after_others(a);
+	free(a);
+	free(b);
+	free(opaque(a));
+}
+
+/* Everything of its size is free: the slab may be back with the pool, or with the system. */
+static void last_of_slab(size_t size)
+{
+	size_t usable;
+
+	for (size_t i = 0; i < 4000; i++)
+		others[i] = take(size);
+	usable = malloc_usable_size(others[2000]);
+	expect_late_double_free(others[2000], usable);
+	for (size_t i = 0; i < 4000; i++)
+		free(others[i]);
+	free(opaque(others[2000]));
+}
+
+/* A thread that has its heap already when the case begins: what it takes for itself later could be
+   the very memory that the case has just freed. */
+struct helper {
+	sem_t ready, go, done;
+	void *ptr;
+};
+
+static void wait_for(sem_t *semaphore)
+{
+	while (sem_wait(semaphore)) {
+	}
+}
+
+static void *help(void *argument)
+{
+	struct helper *helper = argument;
+
+	free(take(48));
+	sem_post(&helper->ready);
+	wait_for(&helper->go);
+	free(helper->ptr);
+	sem_post(&helper->done);
+	pause(); /* it lives on, with all it may hold back */
+	return NULL;
+}
+
+static void start_helper(struct helper *helper)
+{
+	pthread_t thread;
+
+	sem_init(&helper->ready, 0, 0);
+	sem_init(&helper->go, 0, 0);
+	sem_init(&helper->done, 0, 0);
+	CHECK(pthread_create(&thread, NULL, help, helper) == 0);
+	wait_for(&helper->ready);
+}
+
+static void free_by_helper(struct helper *helper, void *ptr)
+{
+	helper->ptr = ptr;
+	sem_post(&helper->go);
+	wait_for(&helper->done);
+}
+
+static void by_owner_then_thread(size_t size)
+{
+	struct helper helper;
+	void *p;
+
+	start_helper(&helper);
+	p = take(size);
+	expect_double_free(p, malloc_usable_size(p));
+	free(p);
+	free_by_helper(&helper, opaque(p));
+}
+
+static void by_thread_then_owner(size_t size)
+{
+	void *p = take(size);
+
+	expect_double_free(p, malloc_usable_size(p));
+	in_thread(free_it, p);
+	free(opaque(p));
+}
+
+/* The first free may still wait in the other thread's outbox. */
+static void by_living_thread_then_owner(size_t size)
+{
+	struct helper helper;
+	void *p;
+
+	start_helper(&helper);
+	p = take(size);
+	expect_double_free(p, malloc_usable_size(p));
+	free_by_helper(&helper, p);
+	free(opaque(p));
+}
+
+static void *free_twice(void *ptr)
+{
+	free(ptr);
+	free(opaque(ptr));
+	return NULL;
+}
+
+static void by_thread_twice(size_t size)
+{
+	void *p = take(size);
+
+	expect_double_free(p, malloc_usable_size(p));
+	in_thread(free_twice, p);
+}
+
+static void by_two_threads(size_t size)
+{
+	struct helper helpers[2];
+	void *p;
+
+	start_helper(&helpers[0]);
+	start_helper(&helpers[1]);
+	p = take(size);
+	expect_double_free(p, malloc_usable_size(p));
+	free_by_helper(&helpers[0], p);
+	free_by_helper(&helpers[1], opaque(p));
+}
+
+/* Its owner is gone when it is freed. */
+static void of_dead_thread(size_t size)
+{
+	void *p = take(size);
+
+	in_thread(take_it, &p);
+	expect_double_free(p, malloc_usable_size(p));
+	free(p);
+	free(opaque(p));
+}
+
+static void in_forked_child(size_t size)
+{
+	void *p = take(size);
+	size_t usable = malloc_usable_size(p);
+	pid_t child;
+	int status;
+
+	free(p);
+	child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		expect_double_free(p, usable);
+		free(opaque(p));
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	if (WIFSIGNALED(status))
+		raise(WTERMSIG(status));
+}
+
+/* The old place of a block that realloc moved. */
+static void after_realloc(size_t size)
+{
+	void *p = take(size), *blocker = take(size), *moved = p;
+	size_t usable = 0;
+
+	for (size_t n = size; moved == p; n *= 4) {
+		p = moved;
+		usable = malloc_usable_size(p);
+		moved = realloc(opaque(p), n * 4);
+		if (!moved || n > (size_t)1 << 30)
+			case_skip(); /* it never needed to move */
+	}
+	if (is_large(size))
+		expect_late_double_free(p, usable);
+	else
+		expect_double_free(p, usable);
+	free(opaque(p));
+	free(blocker);
+}
+
+static void aligned(size_t size)
+{
+	void *p;
+
+	CHECK(posix_memalign(&p, 4096, size) == 0);
+	expect("double free of %p (*-byte block)", p);
+	free(p);
+	free(opaque(p));
+}
+
+static void cleared(size_t size)
+{
+	void *p = calloc(1, size);
+
+	CHECK(p);
+	expect_double_free(p, malloc_usable_size(p));
+	free(p);
+	free(opaque(p));
+}
+
+/* Too large to be worth keeping for anybody. */
+static void gigabyte(size_t size)
+{
+	void *p = malloc((size_t)1 << 30);
+
+	if (!p)
+		case_skip();
+	expect_late_double_free(p, malloc_usable_size(p));
+	free(p);
+	free(opaque(p));
+}
+
+/* abort() gets through all the same. */
+static void with_sigabrt_ignored(size_t size)
+{
+	sigset_t set;
+
+	signal(SIGABRT, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGABRT);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	at_once(size);
+}
+
+const struct misuse twice_cases[] = {
+	{"block_freed_twice_at_once", SIZE_EVERY, at_once},
+	{"block_freed_twice_after_few_others", SIZE_EVERY, after_few_others},
+	{"block_freed_twice_after_many_others", SIZE_EVERY, after_many_others},
+	{"block_freed_twice_interleaved", SIZE_EVERY, interleaved},
+	{"block_freed_twice_with_all_others", SIZE_SMALL | SIZE_MEDIUM, last_of_slab},
+	{"block_freed_twice_by_owner_then_thread", SIZE_EVERY, by_owner_then_thread},
+	{"block_freed_twice_by_thread_then_owner", SIZE_EVERY, by_thread_then_owner},
+	{"block_freed_twice_by_living_thread_then_owner", SIZE_EVERY, by_living_thread_then_owner},
+	{"block_freed_twice_by_thread", SIZE_EVERY, by_thread_twice},
+	{"block_freed_twice_by_two_threads", SIZE_EVERY, by_two_threads},
+	{"block_of_dead_thread_freed_twice", SIZE_EVERY, of_dead_thread},
+	{"block_freed_twice_in_forked_child", SIZE_EVERY, in_forked_child},
+	{"block_moved_by_realloc_freed", SIZE_EVERY, after_realloc},
+	{"aligned_block_freed_twice", SIZE_EVERY, aligned},
+	{"cleared_block_freed_twice", SIZE_EVERY, cleared},
+	{"gigabyte_freed_twice", SIZE_NONE, gigabyte},
+	{"block_freed_twice_with_sigabrt_ignored", SIZE_SMALL, with_sigabrt_ignored},
+	{NULL, 0, NULL},
+};

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/* fork while other threads, or this one, are amid the allocator. The child is whole at once. */
+#include "forks.h"
+
+#include "work.h"
+#include "../death/cases.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { WHOLE_SECONDS = 100 };
+
+static void under_load(void)
+{
+	fork_start_load(2);
+	for (int i = 0; i < 200; i++) {
+		pid_t child = fork();
+
+		if (child == 0)
+			fork_prove_child_threads();
+		fork_expect_success(child);
+		fork_load_once();
+	}
+}
+
+/* Children of children, each under load of its own. */
+static void generations(int left)
+{
+	pid_t child;
+
+	fork_start_load(2);
+	for (int i = 0; i < 50; i++)
+		fork_load_once();
+	child = fork();
+	if (child == 0) {
+		if (left == 0)
+			fork_prove_child();
+		generations(left - 1);
+		_exit(0);
+	}
+	fork_expect_success(child);
+}
+
+static void many_generations(void)
+{
+	generations(10);
+}
+
+static atomic_int forked;
+
+/* What interrupts, and the signal it sends. */
+static int timer;
+
+/* The next interrupt, once. A period could be shorter than a handler takes: then handlers would be
+   all that runs. */
+static void set_next_interrupt(void)
+{
+	long microseconds = timer == ITIMER_REAL ? 100 + forked * 37 % 800 : 1000;
+
+	CHECK(setitimer(timer, &(struct itimerval){{0, 0}, {0, microseconds}}, NULL) == 0);
+}
+
+/* Interrupts the thread amid anything, also amid malloc; the child goes on at once. */
+static void fork_in_handler(int signal)
+{
+	int saved = errno;
+	pid_t child = fork();
+
+	if (child == 0)
+		fork_prove_child();
+	fork_expect_success(child);
+	forked++;
+	set_next_interrupt();
+	errno = saved;
+}
+
+static void start_interrupts(int which, int signal)
+{
+	struct sigaction action = {.sa_handler = fork_in_handler, .sa_flags = SA_RESTART};
+
+	timer = which;
+	CHECK(sigaction(signal, &action, NULL) == 0);
+	set_next_interrupt();
+}
+
+static void work_until_forked(int count)
+{
+	while (forked < count)
+		fork_load_once();
+}
+
+/* Threads other than the caller that take signals of the process, or do not. */
+static void start_load_blocking(int count, int signal)
+{
+	sigset_t set, old;
+
+	sigemptyset(&set);
+	sigaddset(&set, signal);
+	pthread_sigmask(SIG_BLOCK, &set, &old);
+	fork_start_load(count);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* Small blocks only: little but the allocator's fast paths is there to interrupt. */
+static void small_work_until(int count)
+{
+	void *blocks[100];
+
+	while (forked < count) {
+		for (size_t i = 0; i < 100; i++)
+			blocks[i] = malloc(16 + i * 10);
+		for (size_t i = 0; i < 100; i++)
+			free(blocks[i]);
+	}
+}
+
+static void in_handler_alone(void)
+{
+	start_interrupts(ITIMER_REAL, SIGALRM);
+	work_until_forked(150);
+	small_work_until(300);
+	_exit(0); /* interrupts go on */
+}
+
+static void in_handler_with_threads(void)
+{
+	start_load_blocking(2, SIGPROF);
+	start_interrupts(ITIMER_PROF, SIGPROF);
+	work_until_forked(100);
+	_exit(0);
+}
+
+/* Any of the threads may be the one interrupted. */
+static void in_handler_of_any_thread(void)
+{
+	fork_start_load(2);
+	start_interrupts(ITIMER_PROF, SIGPROF);
+	work_until_forked(100);
+	_exit(0);
+}
+
+/* Handlers that were registered before the library's own and after them. */
+static struct work_set from_prepare;
+
+static void prepare(void)
+{
+	work_all_sizes();
+	work_keep(&from_prepare);
+}
+
+static void after_prepare(void)
+{
+	work_release(&from_prepare);
+	work_all_sizes();
+}
+
+static int in_atfork_case;
+
+static void early_prepare(void)
+{
+	if (in_atfork_case)
+		work_all_sizes();
+}
+
+static void early_after(void)
+{
+	if (in_atfork_case)
+		work_all_sizes();
+}
+
+static void at_preinit(int argc, char **argv, char **environment)
+{
+	pthread_atfork(early_prepare, early_after, early_after);
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const preinit)(int, char **, char **)
+	= at_preinit;
+
+static void in_atfork_handlers(void)
+{
+	in_atfork_case = 1;
+	CHECK(pthread_atfork(prepare, after_prepare, after_prepare) == 0);
+	fork_start_load(2);
+	for (int i = 0; i < 60; i++) {
+		pid_t child = fork();
+
+		if (child == 0)
+			fork_prove_child();
+		fork_expect_success(child);
+	}
+}
+
+/* fork holds the C library's list of streams while it runs our handlers, and so do these threads
+   while they allocate: whoever takes a lock in a prepare handler and allocates under it here would
+   wait for ever. */
+static void *flush_all(void *unused)
+{
+	for (;;)
+		fflush(NULL);
+	return NULL;
+}
+
+static void *grow_streams(void *unused)
+{
+	for (;;) {
+		char *text = NULL;
+		size_t size;
+		FILE *stream = open_memstream(&text, &size);
+
+		CHECK(stream);
+		for (int i = 0; i < 200; i++)
+			fprintf(stream, "%d and more of it ", i);
+		fclose(stream);
+		free(text);
+	}
+	return NULL;
+}
+
+static void *read_lines(void *unused)
+{
+	for (;;) {
+		FILE *stream = fopen("/proc/self/maps", "re");
+		char *line = NULL;
+		size_t size = 0;
+
+		if (!stream)
+			continue;
+		while (getline(&line, &size, stream) > 0) {
+		}
+		free(line);
+		fclose(stream);
+	}
+	return NULL;
+}
+
+/* Holds a stream for long, and allocates meanwhile. */
+static void *hold_stream(void *unused)
+{
+	for (;;) {
+		flockfile(stderr);
+		fork_load_once();
+		funlockfile(stderr);
+	}
+	return NULL;
+}
+
+static void with_streams_locked(void)
+{
+	static void *(*const jobs[])(void *) = {flush_all, grow_streams, read_lines, hold_stream};
+
+	for (size_t i = 0; i < 4; i++) {
+		pthread_t thread;
+
+		CHECK(pthread_create(&thread, NULL, jobs[i], NULL) == 0);
+	}
+	for (int i = 0; i < 80; i++) {
+		pid_t child = fork();
+
+		if (child == 0)
+			fork_prove_child();
+		fork_expect_success(child);
+	}
+}
+
+/* Several threads fork at the same time. */
+static void *fork_often(void *unused)
+{
+	for (int i = 0; i < 40; i++) {
+		pid_t child = fork();
+
+		if (child == 0)
+			fork_prove_child();
+		fork_expect_success(child);
+		fork_load_once();
+	}
+	return NULL;
+}
+
+static void from_many_threads(void)
+{
+	pthread_t threads[4];
+
+	for (size_t i = 0; i < 4; i++)
+		CHECK(pthread_create(&threads[i], NULL, fork_often, NULL) == 0);
+	for (size_t i = 0; i < 4; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* Past all fork handlers, while nobody else is amid the allocator. */
+static void by_bare_clone(void)
+{
+	for (int i = 0; i < 100; i++) {
+		pid_t child;
+
+		fork_load_once();
+		child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+		if (child == 0)
+			fork_prove_child();
+		fork_expect_success(child);
+	}
+}
+
+/* A child of fork has one thread; a thread's blocks and those it had freed are not lost with it. */
+static void child_does_not_grow(void)
+{
+	pid_t child = 0;
+	int generation;
+
+	fork_load_once();
+	for (generation = 0; generation < 100; generation++) {
+		child = fork();
+		if (child)
+			break;
+		for (int i = 0; i < 5; i++)
+			fork_load_once();
+	}
+	if (child)
+		fork_expect_success(child);
+	else
+		CHECK(work_resident_kib() < 300 << 10);
+	if (generation > 0)
+		_exit(0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		{"fork_under_load_gives_whole_child", under_load},
+		{"fork_of_forked_children_gives_whole_child", many_generations},
+		{"fork_in_handler_gives_whole_child", in_handler_alone},
+		{"fork_in_handler_with_threads_gives_whole_child", in_handler_with_threads},
+		{"fork_in_handler_of_any_thread_gives_whole_child", in_handler_of_any_thread},
+		{"fork_handlers_allocating_work", in_atfork_handlers},
+		{"fork_with_streams_locked_does_not_hang", with_streams_locked},
+		{"fork_from_many_threads_gives_whole_children", from_many_threads},
+		{"clone_past_handlers_gives_whole_child", by_bare_clone},
+		{"fork_in_a_row_leaves_no_growth", child_does_not_grow},
+		{NULL, NULL},
+	};
+
+	if (argc > 1 && strcmp(argv[1], "fork_in_handler_gives_whole_child") != 0)
+		alarm(WHOLE_SECONDS);
+	return cases_main(argc, argv, cases);
+}

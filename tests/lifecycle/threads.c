@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* Threads that come and go: their ends, their numbers, what they leave to others. */
+#include "work.h"
+#include "../death/cases.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_attr_t small_stack;
+static pthread_key_t keys[PTHREAD_KEYS_MAX];
+static atomic_int destroyed;
+
+static void start(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+	CHECK(pthread_create(thread, &small_stack, run, argument) == 0);
+}
+
+static void finish(pthread_t thread)
+{
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void run_in_thread(void *(*run)(void *), void *argument)
+{
+	pthread_t thread;
+
+	start(&thread, run, argument);
+	finish(thread);
+}
+
+static void destroy_value(void *value)
+{
+	work_give(value, 40);
+	work_give(work_take(300), 300);
+	destroyed++;
+}
+
+static void *use_all_keys(void *unused)
+{
+	for (size_t i = 0; i < PTHREAD_KEYS_MAX; i++)
+		CHECK(pthread_setspecific(keys[i], work_take(40)) == 0);
+	return NULL;
+}
+
+/* The program may have every key there is: the library needs none. */
+static void all_keys(void)
+{
+	for (size_t i = 0; i < PTHREAD_KEYS_MAX; i++)
+		CHECK(pthread_key_create(&keys[i], destroy_value) == 0);
+	run_in_thread(use_all_keys, NULL);
+	CHECK(destroyed == PTHREAD_KEYS_MAX);
+}
+
+/* Comes back in every round the C library grants, with a new block each time. */
+static void destroy_again(void *value)
+{
+	work_give(value, 5000);
+	work_all_sizes();
+	destroyed++;
+	CHECK(pthread_setspecific(keys[0], work_take(5000)) == 0);
+}
+
+static void *use_one_key(void *unused)
+{
+	CHECK(pthread_setspecific(keys[0], work_take(5000)) == 0);
+	return NULL;
+}
+
+static void destructor_rounds(void)
+{
+	CHECK(pthread_key_create(&keys[0], destroy_again) == 0);
+	for (int i = 0; i < 10; i++)
+		run_in_thread(use_one_key, NULL);
+	CHECK(destroyed == 10 * PTHREAD_DESTRUCTOR_ITERATIONS);
+}
+
+/* What the C library frees on a thread after everything else is over: the texts of strerror and
+   dlerror. */
+static void *leave_to_libc(void *unused)
+{
+	CHECK(strlen(strerror(987654)) > 0);
+	CHECK(!dlopen("/nowhere/at/all.so", RTLD_NOW));
+	CHECK(dlerror());
+	CHECK(!dlopen("/nowhere/at/all.so", RTLD_NOW));
+	return NULL;
+}
+
+static void after_teardown(void)
+{
+	for (int i = 0; i < 200; i++)
+		run_in_thread(leave_to_libc, NULL);
+}
+
+/* Blocks that short-lived threads leave behind, freed by the next ones. */
+static _Atomic(void *) parcels[64];
+
+static void *come_and_go(void *number)
+{
+	uintptr_t n = (uintptr_t)number;
+	void *kept[20];
+
+	for (size_t i = 0; i < 20; i++)
+		kept[i] = work_parcel(16 << (n + i) % 11);
+	for (size_t i = 0; i < 20; i++) {
+		void *other = atomic_exchange(&parcels[(n * 7 + i * 3) % 64], kept[i]);
+
+		if (other)
+			work_open_parcel(other);
+	}
+	return NULL;
+}
+
+static void come_and_go_until(uintptr_t *done, uintptr_t total)
+{
+	enum { TOGETHER = 4 };
+	pthread_t threads[TOGETHER];
+
+	for (; *done < total; *done += TOGETHER) {
+		for (uintptr_t i = 0; i < TOGETHER; i++)
+			start(&threads[i], come_and_go, (void *)(*done + i));
+		for (size_t i = 0; i < TOGETHER; i++)
+			finish(threads[i]);
+	}
+}
+
+static void many_threads(void)
+{
+	uintptr_t done = 0;
+	long before, after;
+
+	come_and_go_until(&done, 2000);
+	before = work_resident_kib();
+	come_and_go_until(&done, 20000);
+	after = work_resident_kib();
+	CHECK(after - before < 4096);
+}
+
+static void destroy_late(void *value)
+{
+	work_give(value, 5000);
+	for (size_t i = 0; i < 17; i++)
+		work_give(work_take(work_sizes[i]), work_sizes[i]);
+	CHECK(pthread_setspecific(keys[0], work_take(5000)) == 0);
+}
+
+static void *use_key_late(void *unused)
+{
+	work_give(work_take(100), 100);
+	CHECK(pthread_setspecific(keys[0], work_take(5000)) == 0);
+	return NULL;
+}
+
+/* Threads that allocate after their heap was torn down must not get a new one each. */
+static void late_destructors(void)
+{
+	enum { TOGETHER = 16 };
+	pthread_t threads[TOGETHER];
+	long before = 0;
+
+	CHECK(pthread_key_create(&keys[0], destroy_late) == 0);
+	for (int done = 0; done < 800; done += TOGETHER) {
+		for (size_t i = 0; i < TOGETHER; i++)
+			start(&threads[i], use_key_late, NULL);
+		for (size_t i = 0; i < TOGETHER; i++)
+			finish(threads[i]);
+		if (done == 0)
+			before = work_resident_kib();
+	}
+	/* What the last round of each took is lost by the program itself: 800 * 5000 bytes. */
+	CHECK(work_resident_kib() - before < 4000 + 8192);
+}
+
+/* Many alive at once, and all of them leave at the same time. */
+static pthread_barrier_t barrier;
+
+static void *meet(void *unused)
+{
+	struct work_set set;
+
+	for (size_t i = 0; i < 12; i++)
+		set.blocks[i] = work_take(work_sizes[i]);
+	pthread_barrier_wait(&barrier);
+	for (size_t i = 0; i < 12; i++)
+		work_give(set.blocks[i], work_sizes[i]);
+	return NULL;
+}
+
+static void many_at_once(void)
+{
+	enum { COUNT = 500 };
+	static pthread_t threads[COUNT];
+
+	CHECK(pthread_barrier_init(&barrier, NULL, COUNT) == 0);
+	for (int round = 0; round < 3; round++) {
+		for (size_t i = 0; i < COUNT; i++)
+			start(&threads[i], meet, NULL);
+		for (size_t i = 0; i < COUNT; i++)
+			finish(threads[i]);
+	}
+}
+
+static void *detach_and_work(void *left)
+{
+	work_give(work_take(2000), 2000);
+	atomic_fetch_sub((atomic_int *)left, 1);
+	return NULL;
+}
+
+static void detached(void)
+{
+	atomic_int left = 1000;
+
+	for (int i = 0; i < 1000; i++) {
+		pthread_t thread;
+
+		start(&thread, detach_and_work, &left);
+		CHECK(pthread_detach(thread) == 0);
+		if (i % 50 == 49)
+			usleep(2000); /* not all of them at once */
+	}
+	while (left)
+		usleep(1000);
+}
+
+/* Cancelled anywhere but within the allocator, which is no cancellation point. */
+static void *work_until_cancelled(void *unused)
+{
+	for (;;) {
+		work_give(work_take(700), 700);
+		pthread_testcancel();
+	}
+	return NULL;
+}
+
+static void cancelled(void)
+{
+	for (int i = 0; i < 100; i++) {
+		pthread_t thread;
+
+		start(&thread, work_until_cancelled, NULL);
+		usleep(200);
+		CHECK(pthread_cancel(thread) == 0);
+		finish(thread);
+	}
+	work_all_sizes();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		{"keys_all_used_by_program_work", all_keys},
+		{"key_destructor_rounds_all_serve", destructor_rounds},
+		{"libc_freeing_after_teardown_works", after_teardown},
+		{"threads_20000_leave_no_growth", many_threads},
+		{"threads_800_with_late_destructors_stay_small", late_destructors},
+		{"threads_500_at_once_leave_together", many_at_once},
+		{"threads_detached_come_and_go", detached},
+		{"threads_cancelled_leave_service", cancelled},
+		{NULL, NULL},
+	};
+
+	pthread_attr_init(&small_stack);
+	pthread_attr_setstacksize(&small_stack, 128 << 10);
+	return cases_main(argc, argv, cases);
+}

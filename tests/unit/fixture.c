@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#include "fixture.h"
+
+#include "common.h"
+#include "space/pagemap.h"
+
+struct slab *fixture_slab(unsigned sc, struct inbox *owner, unsigned carved)
+{
+	struct slab *s = slab_new(sc);
+
+	CHECK(s != NULL);
+	atomic_store(&s->owner, owner);
+	slab_set_tag(s, owner != NULL ? FIXTURE_TAG : 0);
+	s->carved = s->used = (uint16_t)carved;
+	return s;
+}
+
+uintptr_t fixture_block(const struct slab *s, unsigned index)
+{
+	return s->base + (uintptr_t)index * s->block_size;
+}
+
+void fixture_post(struct slab *s, unsigned first, unsigned count)
+{
+	struct batch b = {fixture_block(s, first), fixture_block(s, first + count - 1), count};
+
+	for (unsigned i = first; i + 1 < first + count; i++)
+		block_set_link(fixture_block(s, i), link_encode(fixture_block(s, i + 1)));
+	block_set_link(b.last, slab_end(s));
+	remote_post(s, &b);
+}
+
+unsigned fixture_count(const struct slab *s, uintptr_t link)
+{
+	unsigned n = 0;
+
+	for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)), n++)
+		CHECK(slab_has_block(s, at) && n <= s->capacity);
+	return n;
+}
+
+uint64_t fixture_word(const struct slab *s)
+{
+	return atomic_load(&s->remote);
+}
+
+uint32_t fixture_owner(const struct slab *s)
+{
+	return pagemap_tag(s->base) & ~TAG_CODE_MASK;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/lock.h"
+
+#include "common.h"
+
+enum { THREADS = 4, ROUNDS = 20000 };
+
+static struct lock lock;
+static unsigned counter, inside;
+static _Atomic unsigned arrived;
+
+static void lock_held_try_fails(void **state)
+{
+	assert_true(lock_try(&lock));
+	assert_false(lock_try(&lock));
+	lock_release(&lock);
+	assert_true(lock_try(&lock));
+	lock_release(&lock);
+}
+
+static void lock_reset_when_held_is_free(void **state)
+{
+	lock_acquire(&lock);
+	lock_reset(&lock);
+	assert_true(lock_try(&lock));
+	lock_release(&lock);
+	assert_int_equal(atomic_load(&lock.word), 0);
+}
+
+static void count(unsigned index)
+{
+	for (int i = 0; i < ROUNDS; i++) {
+		if (i % 2 == 0)
+			lock_acquire(&lock);
+		else
+			while (!lock_try(&lock))
+				continue;
+		CHECK(inside++ == 0);
+		counter++;
+		inside--;
+		lock_release(&lock);
+	}
+}
+
+static void lock_contended_one_inside(void **state)
+{
+	counter = 0;
+	run_threads(THREADS, count);
+	assert_int_equal(counter, THREADS * ROUNDS);
+	assert_int_equal(atomic_load(&lock.word), 0);
+}
+
+static void hold_long(unsigned index)
+{
+	atomic_fetch_add(&arrived, 1);
+	while (atomic_load(&arrived) != THREADS)
+		continue;
+	lock_acquire(&lock);
+	counter++;
+	sleep_ms(20);
+	lock_release(&lock);
+}
+
+/* Everyone but the first has to sleep, and must be woken. */
+static void lock_sleepers_all_woken(void **state)
+{
+	counter = 0;
+	run_threads(THREADS, hold_long);
+	assert_int_equal(counter, THREADS);
+	assert_true(lock_try(&lock));
+	lock_release(&lock);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lock_held_try_fails),
+		cmocka_unit_test(lock_reset_when_held_is_free),
+		cmocka_unit_test(lock_contended_one_inside),
+		cmocka_unit_test(lock_sleepers_all_woken),
+	};
+
+	return UNIT_RUN(tests);
+}

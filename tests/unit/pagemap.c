@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* The addresses need not be mapped: the page map never looks at them. */
+#include "space/pagemap.h"
+
+#include "common.h"
+
+#define WINDOW ((uintptr_t)1 << 32)
+
+static void *const desc = (void *)0x1230;
+
+static bool is_nobodys(uintptr_t addr)
+{
+	return pagemap_tag(addr) == TAG_NONE && pagemap_lookup(addr).tag == TAG_NONE;
+}
+
+static bool holds(uintptr_t addr, uint32_t tag, void *expected)
+{
+	struct pagemap_entry e = pagemap_lookup(addr);
+
+	return pagemap_tag(addr) == tag && e.tag == tag && e.desc == expected;
+}
+
+static void lookup_unmapped_address_nobodys(void **state)
+{
+	uint64_t seed = 5;
+
+	assert_true(is_nobodys(0));
+	assert_true(is_nobodys((uintptr_t)&seed));
+	assert_true(is_nobodys((uintptr_t)desc));
+	for (int bit = 0; bit < 64; bit++)
+		assert_true(is_nobodys((uintptr_t)1 << bit) && is_nobodys(~((uintptr_t)1 << bit)));
+	for (int i = 0; i < 10000; i++)
+		assert_true(is_nobodys(next_random(&seed)));
+}
+
+static void set_covered_range_found_everywhere(void **state)
+{
+	uintptr_t start = 3 * WINDOW + 8 * GRANULE;
+
+	assert_true(pagemap_cover(start, 4));
+	assert_true(is_nobodys(start));
+	pagemap_set(start, 4, 77 << TAG_OWNER_SHIFT | 16, desc);
+	for (size_t offset = 0; offset < 4 * GRANULE; offset += 4093)
+		assert_true(holds(start + offset, 77 << TAG_OWNER_SHIFT | 16, desc));
+	assert_true(is_nobodys(start - 1));
+	assert_true(is_nobodys(start + 4 * GRANULE));
+}
+
+static void set_across_windows_found_on_both_sides(void **state)
+{
+	uintptr_t start = 5 * WINDOW - 3 * GRANULE;
+
+	assert_true(pagemap_cover(start, 6));
+	pagemap_set(start, 6, TAG_LARGE, desc);
+	for (unsigned i = 0; i < 6; i++) {
+		assert_true(holds(start + i * GRANULE, TAG_LARGE, desc));
+		assert_true(holds(start + i * GRANULE + GRANULE - 1, TAG_LARGE, desc));
+	}
+	assert_true(is_nobodys(start - 1));
+	assert_true(is_nobodys(start + 6 * GRANULE));
+	pagemap_set_tag(start, 6, TAG_NONE);
+	for (unsigned i = 0; i < 6; i++)
+		assert_true(is_nobodys(start + i * GRANULE));
+}
+
+static void set_tag_alone_keeps_descriptor(void **state)
+{
+	uintptr_t addr = 7 * WINDOW;
+
+	assert_true(pagemap_cover(addr, 2));
+	pagemap_set(addr, 2, 16, desc);
+	pagemap_set_tag(addr, 1, 1 << TAG_OWNER_SHIFT | 16);
+	assert_true(holds(addr, 1 << TAG_OWNER_SHIFT | 16, desc));
+	assert_true(holds(addr + GRANULE, 16, desc));
+}
+
+/* The fast path takes addresses modulo 2^48, the slow path does not. */
+static void lookup_noncanonical_address_nobodys(void **state)
+{
+	uintptr_t addr = 9 * WINDOW;
+
+	assert_true(pagemap_cover(addr, 1));
+	pagemap_set(addr, 1, 16, desc);
+	for (int bit = 48; bit < 64; bit++) {
+		uintptr_t wild = addr | (uintptr_t)1 << bit;
+		assert_int_equal(pagemap_tag(wild), 16);
+		assert_int_equal(pagemap_lookup(wild).tag, TAG_NONE);
+	}
+}
+
+static void cover_several_windows_all_usable(void **state)
+{
+	uintptr_t start = 16 * WINDOW - GRANULE, end = 18 * WINDOW + GRANULE;
+	size_t granules = (end - start) / GRANULE;
+
+	assert_true(pagemap_cover(start, granules));
+	pagemap_set(start, granules, 32, desc);
+	for (uintptr_t at = start; at < end; at += GRANULE)
+		assert_true(pagemap_tag(at) == 32);
+	assert_true(is_nobodys(start - 1) && is_nobodys(end));
+}
+
+static void cover_highest_address_usable(void **state)
+{
+	uintptr_t addr = ((uintptr_t)1 << 48) - GRANULE;
+
+	assert_true(pagemap_cover(addr, 1));
+	pagemap_set(addr, 1, 48, desc);
+	assert_true(holds(addr + GRANULE - 1, 48, desc));
+	assert_true(is_nobodys(addr - 1));
+}
+
+static void cover_by_threads(unsigned index)
+{
+	for (uintptr_t w = 32; w < 40; w++) {
+		uintptr_t addr = w * WINDOW + index * GRANULE;
+		CHECK(pagemap_cover(addr, 1));
+		pagemap_set(addr, 1, (index + 1) << TAG_OWNER_SHIFT, desc);
+	}
+}
+
+static void cover_by_several_threads_one_leaf(void **state)
+{
+	run_threads(4, cover_by_threads);
+	for (uintptr_t w = 32; w < 40; w++)
+		for (unsigned i = 0; i < 4; i++)
+			assert_true(holds(w * WINDOW + i * GRANULE, (i + 1) << TAG_OWNER_SHIFT, desc));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lookup_unmapped_address_nobodys),
+		cmocka_unit_test(set_covered_range_found_everywhere),
+		cmocka_unit_test(set_across_windows_found_on_both_sides),
+		cmocka_unit_test(set_tag_alone_keeps_descriptor),
+		cmocka_unit_test(lookup_noncanonical_address_nobodys),
+		cmocka_unit_test(cover_several_windows_all_usable),
+		cmocka_unit_test(cover_highest_address_usable),
+		cmocka_unit_test(cover_by_several_threads_one_leaf),
+	};
+
+	return UNIT_RUN(tests);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* The rules of purging. Granules are called touched without being so: only the counting matters. */
+#include "space/purge.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/settings.h"
+#include "common.h"
+#include "space/pagemap.h"
+
+enum {
+	MANY = 512, /* spans of 4 granules: 128 MiB */
+	SPAN = 4,
+	FLOOR = PURGE_FLOOR / GRANULE,
+};
+
+static struct span spans[MANY];
+
+static int start_empty(void **state)
+{
+	hak_settings.purge_delay_ms = 60000;
+	purge_all(0);
+	return hak_space.superslabs == 0 ? 0 : -1;
+}
+
+static void take(unsigned from, unsigned to)
+{
+	for (unsigned i = from; i < to; i++)
+		assert_true(span_alloc(SPAN, SPAN_SLAB, &spans[i]));
+}
+
+static void give_back(unsigned from, unsigned to)
+{
+	for (unsigned i = from; i < to; i++)
+		span_free(&spans[i], SPAN * GRANULE);
+}
+
+/* First in the program: the clock has never been looked at. */
+static void trim_with_allowance_keeps_it(void **state)
+{
+	take(0, 40);
+	give_back(0, 40);
+	assert_int_equal(hak_space.dirty, 40 * SPAN);
+	assert_true(purge_all(4 * HAK_MIB));
+	assert_in_range(hak_space.dirty, 4 * HAK_MIB / GRANULE - SUPERSLAB_GRANULES,
+		4 * HAK_MIB / GRANULE);
+	assert_true(purge_pending());
+}
+
+static void trim_all_gives_everything_back(void **state)
+{
+	take(0, 100);
+	assert_false(purge_all(0));
+	give_back(0, 100);
+	assert_true(purge_pending());
+	assert_true(purge_all(0));
+	assert_false(purge_pending());
+	assert_int_equal(hak_space.superslabs, 0);
+	assert_false(purge_all(0));
+}
+
+static void purged_memory_reads_zero(void **state)
+{
+	struct span keep, span;
+
+	assert_true(span_alloc(1, SPAN_SLAB, &keep) && span_alloc(8, SPAN_SLAB, &span));
+	memset(span.base, 0xa5, 8 * GRANULE);
+	span_free(&span, 8 * GRANULE);
+	purge_all(0);
+	assert_true(span_alloc(8, SPAN_SLAB, &span));
+	assert_true(span.zero);
+	assert_true(bytes_are(span.base, 8 * GRANULE, 0));
+	span_free(&span, 0);
+	span_free(&keep, 0);
+}
+
+static void small_heap_is_never_purged(void **state)
+{
+	size_t purges = hak_space.purges;
+
+	hak_settings.purge_delay_ms = 0;
+	take(0, FLOOR / SPAN);
+	assert_int_equal(hak_space.superslabs * SUPERSLAB, PURGE_FLOOR);
+	give_back(0, FLOOR / SPAN);
+	purge_tick();
+	sleep_ms(20);
+	purge_tick();
+	assert_int_equal(hak_space.purges, purges);
+	assert_int_equal(hak_space.dirty, FLOOR);
+}
+
+static void delay_minus_one_never_purges(void **state)
+{
+	size_t purges = hak_space.purges;
+
+	hak_settings.purge_delay_ms = -1;
+	take(0, MANY);
+	give_back(0, MANY);
+	purge_tick();
+	assert_int_equal(hak_space.purges, purges);
+	assert_int_equal(hak_space.dirty, MANY * SPAN);
+}
+
+static void old_dirty_memory_is_purged(void **state)
+{
+	purge_tick();
+	take(0, 100);
+	give_back(0, 20);
+	purge_tick();
+	assert_int_equal(hak_space.dirty, 20 * SPAN);
+	hak_settings.purge_delay_ms = 30;
+	sleep_ms(60);
+	purge_tick();
+	assert_int_equal(hak_space.dirty, 0);
+	hak_settings.purge_delay_ms = 60000;
+	give_back(20, 100);
+}
+
+/* Regret is still 0: no case above has used purged memory again within a heap past the floor. */
+static void much_dirty_memory_is_purged_at_once(void **state)
+{
+	size_t purged = hak_space.purged;
+
+	take(0, MANY);
+	for (unsigned i = 0; i < MANY; i++) {
+		size_t allowed = max_size(FLOOR, hak_space.live / 4);
+		give_back(i, i + 1);
+		assert_true(hak_space.dirty <= allowed);
+	}
+	assert_true(hak_space.dirty > FLOOR / 2);
+	assert_true(hak_space.purged > purged);
+}
+
+static void dirty_memory_may_follow_live(void **state)
+{
+	size_t purged = hak_space.purged;
+
+	take(0, MANY);
+	/* 28 MiB of 128: more than the floor, but no more than a quarter of what stays. */
+	give_back(0, 100);
+	assert_int_equal(hak_space.dirty, 100 * SPAN);
+	assert_int_equal(hak_space.purged, purged);
+	give_back(100, MANY);
+}
+
+static void reuse_of_purged_memory_is_regretted(void **state)
+{
+	size_t regrets = hak_space.regrets, purged;
+
+	purge_tick();
+	take(0, MANY);
+	give_back(0, MANY);
+	purged = hak_space.purged;
+	take(0, MANY);
+	assert_true(hak_space.regrets > regrets);
+	give_back(0, MANY);
+	assert_int_equal(hak_space.purged, purged);
+	assert_int_equal(hak_space.dirty, MANY * SPAN);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(trim_with_allowance_keeps_it, start_empty),
+		cmocka_unit_test_setup(trim_all_gives_everything_back, start_empty),
+		cmocka_unit_test_setup(purged_memory_reads_zero, start_empty),
+		cmocka_unit_test_setup(small_heap_is_never_purged, start_empty),
+		cmocka_unit_test_setup(delay_minus_one_never_purges, start_empty),
+		cmocka_unit_test_setup(old_dirty_memory_is_purged, start_empty),
+		cmocka_unit_test_setup(much_dirty_memory_is_purged_at_once, start_empty),
+		cmocka_unit_test_setup(dirty_memory_may_follow_live, start_empty),
+		cmocka_unit_test_setup(reuse_of_purged_memory_is_regretted, start_empty),
+	};
+
+	return UNIT_RUN(tests);
+}

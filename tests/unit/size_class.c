@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+#include "slab/size_class.h"
+
+#include "base/bits.h"
+#include "common.h"
+#include "space/pagemap.h"
+
+#define CLASS(sc) (&hak_size_classes[sc])
+
+static void class_zero_is_reserved(void **state)
+{
+	assert_int_equal(CLASS(0)->size, 0);
+	assert_int_equal(CLASS(0)->magic, 0);
+	assert_int_equal(CLASS(0)->capacity, 0);
+}
+
+static void classes_grow_by_bounded_steps(void **state)
+{
+	assert_int_equal(CLASS(1)->size, 16);
+	assert_int_equal(CLASS(SC_COUNT - 1)->size, SC_MAX_SIZE);
+	for (unsigned sc = 2; sc < SC_COUNT; sc++) {
+		uint32_t step = CLASS(sc)->size - CLASS(sc - 1)->size;
+		assert_true(CLASS(sc)->size > CLASS(sc - 1)->size);
+		assert_int_equal(CLASS(sc)->size % 16, 0);
+		if (CLASS(sc)->size > 128)
+			assert_true(step * (CLASS(sc)->size <= 2048 ? 8 : 4) <= CLASS(sc - 1)->size);
+	}
+}
+
+static void class_of_any_size_is_smallest(void **state)
+{
+	for (size_t size = 0; size <= SC_MAX_SIZE; size++) {
+		unsigned sc = sc_of(size);
+		assert_in_range(sc, 1, SC_COUNT - 1);
+		assert_true(CLASS(sc)->size >= size);
+		assert_true(sc == 1 || CLASS(sc - 1)->size < size);
+		assert_int_equal(sc_code(size), sc << SC_CODE_SHIFT);
+	}
+}
+
+static void slab_any_class_filled_with_blocks(void **state)
+{
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		size_t bytes = CLASS(sc)->granules * GRANULE, used = CLASS(sc)->capacity * CLASS(sc)->size;
+		assert_true(used <= bytes && bytes - used < CLASS(sc)->size);
+		assert_true(CLASS(sc)->capacity >= 16);
+		assert_true(bytes <= (size_t)1 << 19); /* sc_index */
+	}
+}
+
+static void index_any_offset_exact(void **state)
+{
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		uint32_t size = CLASS(sc)->size, index = 0, within = 0, wrong = 0;
+		for (uintptr_t offset = 0; offset < CLASS(sc)->granules * GRANULE; offset++) {
+			wrong += sc_index(sc, offset) != index;
+			if (++within == size) {
+				within = 0;
+				index++;
+			}
+		}
+		assert_int_equal(wrong, 0);
+	}
+}
+
+static void magic_any_offset_tells_multiples(void **state)
+{
+	unsigned classes = 0;
+
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		uint32_t magic = CLASS(sc)->magic, within = 0, wrong = 0;
+		assert_int_equal(magic != 0, CLASS(sc)->granules == 1);
+		for (uint32_t offset = 0; magic != 0 && offset < GRANULE; offset++) {
+			wrong += (offset * magic < magic) != (within == 0);
+			within = within + 1 == CLASS(sc)->size ? 0 : within + 1;
+		}
+		assert_int_equal(wrong, 0);
+		classes += magic != 0;
+	}
+	assert_true(classes > SC_COUNT / 2);
+}
+
+static unsigned slow_aligned(size_t size, size_t align)
+{
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
+		if (CLASS(sc)->size >= size && CLASS(sc)->size % align == 0)
+			return sc;
+	return 0;
+}
+
+static void aligned_class_any_request_is_smallest(void **state)
+{
+	for (size_t align = 1; align <= SC_MAX_SIZE; align *= 2)
+		for (size_t size = 0; size <= SC_MAX_SIZE; size += size < 4200 ? 1 : 61)
+			assert_int_equal(sc_of_aligned(size, align), slow_aligned(size, align));
+	assert_int_equal(sc_of_aligned(SC_MAX_SIZE, SC_MAX_SIZE), SC_COUNT - 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(class_zero_is_reserved),
+		cmocka_unit_test(classes_grow_by_bounded_steps),
+		cmocka_unit_test(class_of_any_size_is_smallest),
+		cmocka_unit_test(slab_any_class_filled_with_blocks),
+		cmocka_unit_test(index_any_offset_exact),
+		cmocka_unit_test(magic_any_offset_tells_multiples),
+		cmocka_unit_test(aligned_class_any_request_is_smallest),
+	};
+
+	return UNIT_RUN(tests);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+#include "slab/slab.h"
+
+#include <string.h>
+
+#include "common.h"
+#include "fixture.h"
+#include "space/meta.h"
+#include "space/pagemap.h"
+#include "space/purge.h"
+
+enum { MANY = 100 };
+
+static int start_empty(void **state)
+{
+	purge_all(0);
+	return hak_space.live == 0 ? 0 : -1;
+}
+
+static void key_any_random_words_odd_and_far_from_data(void **state)
+{
+	uintptr_t key = hak_key;
+	uint64_t seed = 9;
+
+	for (int i = 0; i < 1000; i++) {
+		uint64_t random[2] = {next_random(&seed), next_random(&seed)};
+		key_init(random);
+		assert_int_equal(hak_key & 1, 1);
+		assert_int_equal(hak_key >> 62, 2);
+		assert_true(link_decode(link_encode(key)) == key);
+	}
+	hak_key = key;
+}
+
+static void slab_new_any_class_is_empty(void **state)
+{
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		const struct size_class *c = &hak_size_classes[sc];
+		struct slab *s = slab_new(sc);
+		assert_non_null(s);
+		assert_int_equal(s->base % GRANULE, 0);
+		assert_int_equal(s->block_size, c->size);
+		assert_int_equal(s->capacity, c->capacity);
+		assert_int_equal(s->granules, c->granules);
+		assert_int_equal(s->free_count + s->used + s->carved + s->left_remote, 0);
+		assert_int_equal(fixture_count(s, s->free), 0);
+		assert_int_equal(fixture_word(s), 0);
+		assert_null(atomic_load(&s->owner));
+		assert_true(slab_has_uncarved(s));
+		assert_int_equal(hak_space.live, c->granules);
+		slab_delete(s);
+		assert_int_equal(hak_space.live, 0);
+	}
+}
+
+static void slab_tagged_found_from_every_granule(void **state)
+{
+	unsigned sc = SC_COUNT - 1;
+	struct slab *s = slab_new(sc);
+
+	slab_set_tag(s, FIXTURE_TAG);
+	for (unsigned i = 0; i < s->granules; i++) {
+		struct pagemap_entry e = pagemap_lookup(s->base + i * GRANULE + 5);
+		assert_int_equal(e.tag, FIXTURE_TAG | sc << SC_CODE_SHIFT);
+		assert_ptr_equal(e.desc, s);
+	}
+	slab_delete(s);
+	assert_int_equal(pagemap_tag(s->base), TAG_FREE);
+}
+
+static void block_only_where_carved_ones_begin(void **state)
+{
+	for (unsigned sc = 1; sc < SC_COUNT; sc += 5) {
+		struct slab *s = fixture_slab(sc, NULL, hak_size_classes[sc].capacity / 2);
+		size_t next = 0, wrong = 0;
+		for (size_t offset = 0; offset < s->granules * GRANULE; offset++) {
+			bool begins = offset == next && offset / s->block_size < s->carved;
+			wrong += slab_has_block(s, s->base + offset) != begins;
+			next += offset == next ? s->block_size : 0;
+		}
+		assert_int_equal(wrong, 0);
+		slab_delete(s);
+	}
+}
+
+static void pushed_blocks_come_last_first(void **state)
+{
+	struct slab *s = fixture_slab(3, NULL, 10);
+	uintptr_t link;
+
+	for (unsigned i = 0; i < 10; i++)
+		slab_push(s, fixture_block(s, i));
+	assert_int_equal(s->free_count, 10);
+	assert_int_equal(s->used, 0);
+	assert_int_equal(fixture_count(s, s->free), 10);
+	link = s->free;
+	for (unsigned i = 10; i-- > 0; link = block_link(link_decode(link)))
+		assert_true(link_decode(link) == fixture_block(s, i));
+	assert_true(link == slab_end(s));
+	slab_delete(s);
+}
+
+static void deleted_slab_dirty_as_far_as_carved(void **state)
+{
+	struct slab *s = slab_new(SC_COUNT - 1); /* 32 KiB blocks, 8 granules */
+
+	assert_true(s->fresh_is_zero);
+	slab_delete(s);
+	assert_int_equal(hak_space.dirty, 0);
+	s = slab_new(SC_COUNT - 1);
+	assert_true(s->fresh_is_zero);
+	s->carved = 3;
+	memset((void *)s->base, 1, 3 * SC_MAX_SIZE);
+	slab_delete(s);
+	assert_int_equal(hak_space.dirty, 2);
+	s = slab_new(1);
+	assert_false(s->fresh_is_zero);
+	slab_delete(s);
+	assert_int_equal(hak_space.dirty, 2);
+}
+
+static void count_one(struct slab *s, void *arg)
+{
+	assert_true(s->in_use);
+	++*(unsigned *)arg;
+}
+
+static void descriptors_reused_also_after_rebuild(void **state)
+{
+	static struct slab *slabs[MANY];
+	unsigned count = 0;
+	size_t used;
+
+	for (unsigned i = 0; i < MANY; i++)
+		slabs[i] = slab_new(1);
+	slab_for_each(count_one, &count);
+	assert_int_equal(count, MANY);
+	for (unsigned i = 0; i < MANY; i += 2)
+		slab_delete(slabs[i]);
+	slab_rebuild();
+	used = meta_used();
+	for (unsigned i = 0; i < MANY; i += 2)
+		slabs[i] = slab_new(1);
+	assert_int_equal(meta_used(), used);
+	count = 0;
+	slab_for_each(count_one, &count);
+	assert_int_equal(count, MANY);
+	for (unsigned i = 0; i < MANY; i++)
+		for (unsigned j = 0; j < i; j++)
+			assert_true(slabs[i] != slabs[j] && slabs[i]->base != slabs[j]->base);
+	for (unsigned i = 0; i < MANY; i++)
+		slab_delete(slabs[i]);
+	count = 0;
+	slab_for_each(count_one, &count);
+	assert_int_equal(count, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(key_any_random_words_odd_and_far_from_data),
+		cmocka_unit_test_setup(slab_new_any_class_is_empty, start_empty),
+		cmocka_unit_test_setup(slab_tagged_found_from_every_granule, start_empty),
+		cmocka_unit_test_setup(block_only_where_carved_ones_begin, start_empty),
+		cmocka_unit_test_setup(pushed_blocks_come_last_first, start_empty),
+		cmocka_unit_test_setup(deleted_slab_dirty_as_far_as_carved, start_empty),
+		cmocka_unit_test_setup(descriptors_reused_also_after_rebuild, start_empty),
+	};
+
+	return UNIT_RUN(tests);
+}

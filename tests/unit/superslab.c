@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* Where in which SuperSlab spans come from. */
+#include "space/superslab.h"
+
+#include "common.h"
+#include "space/pagemap.h"
+#include "space/purge.h"
+
+enum { MANY = 200 };
+
+static int start_empty(void **state)
+{
+	purge_all(0);
+	return hak_space.superslabs == 0 && hak_space.live == 0 ? 0 : -1;
+}
+
+static struct span take(size_t granules)
+{
+	struct span span;
+
+	assert_true(span_alloc(granules, SPAN_SLAB, &span));
+	return span;
+}
+
+static void whole_superslab_is_aligned(void **state)
+{
+	struct span span = take(SUPERSLAB_GRANULES);
+	bool zero;
+
+	assert_int_equal((uintptr_t)span.base % SUPERSLAB, 0);
+	assert_ptr_equal(span.base, (void *)span.ss->base);
+	assert_int_equal(span.ss->free, 0);
+	assert_false(span_extend(&span, SUPERSLAB_GRANULES + 1, &zero));
+	span_free(&span, 0);
+	assert_int_equal(span.ss->free, UINT32_MAX);
+	assert_int_equal(span.ss->zero, UINT32_MAX);
+}
+
+static void dirty_granules_reused_first(void **state)
+{
+	struct span a = take(1), b = take(1), c = take(1), again;
+
+	span_free(&b, 1);
+	assert_int_equal(hak_space.dirty, 1);
+	again = take(1);
+	assert_ptr_equal(again.base, b.base);
+	assert_false(again.zero);
+	assert_int_equal(hak_space.dirty, 0);
+	span_free(&a, 0);
+	span_free(&c, 0);
+	span_free(&again, 0);
+}
+
+/* A hole that fits exactly is filled before a larger one is cut. */
+static void shortest_run_that_fits_is_taken(void **state)
+{
+	struct span big = take(20), rest = take(12), hole, again;
+
+	hole = take(32);
+	span_shrink(&hole, 30);
+	span_free(&big, 0);
+	again = take(2);
+	assert_ptr_equal(again.ss, hole.ss);
+	assert_ptr_equal(again.base, (char *)hole.base + 30 * GRANULE);
+	span_free(&again, 0);
+	span_free(&hole, 0);
+	span_free(&rest, 0);
+}
+
+static void extend_stopped_by_neighbour(void **state)
+{
+	struct span a = take(2), b = take(2);
+	bool zero = false;
+
+	assert_ptr_equal(b.base, (char *)a.base + 2 * GRANULE);
+	assert_false(span_extend(&a, 3, &zero));
+	span_free(&b, 0);
+	assert_true(span_extend(&a, 4, &zero));
+	assert_true(zero);
+	assert_int_equal(hak_space.live, 4);
+	span_free(&a, 4 * GRANULE);
+	assert_int_equal(hak_space.dirty, 4);
+}
+
+static void extend_over_dirty_says_so(void **state)
+{
+	struct span a = take(1), b = take(1);
+	bool zero = true;
+
+	span_free(&b, 1);
+	assert_true(span_extend(&a, 2, &zero));
+	assert_false(zero);
+	assert_int_equal(hak_space.dirty, 0);
+	span_free(&a, 0);
+}
+
+static void touched_part_alone_is_dirty(void **state)
+{
+	struct span span = take(8);
+
+	span_free(&span, 2 * GRANULE + 1);
+	assert_int_equal(hak_space.dirty, 3);
+	assert_int_equal(span.ss->free & ~span.ss->zero, 7u << __builtin_ctz(span.ss->free));
+}
+
+static void released_superslab_is_nobodys(void **state)
+{
+	struct span keep = take(1), span = take(SUPERSLAB_GRANULES);
+	uintptr_t base = (uintptr_t)span.base;
+
+	assert_int_equal(hak_space.superslabs, 2);
+	span_free(&span, 0);
+	assert_int_equal(pagemap_tag(base), TAG_FREE);
+	purge_all(0);
+	assert_int_equal(hak_space.superslabs, 1);
+	for (unsigned i = 0; i < SUPERSLAB_GRANULES; i++)
+		assert_int_equal(pagemap_tag(base + i * GRANULE), TAG_NONE);
+	span_free(&keep, 0);
+}
+
+/* Half of many spans freed, so that runs of all lengths are on file. */
+static void rebuild_files_everything_again(void **state)
+{
+	static struct span spans[MANY];
+	struct space_stats before;
+	uint64_t seed = 8;
+
+	for (unsigned i = 0; i < MANY; i++)
+		spans[i] = take(1 + next_random(&seed) % 6);
+	for (unsigned i = 0; i < MANY; i += 2)
+		span_free(&spans[i], i % 4 == 0 ? GRANULE : 0);
+	before = hak_space;
+	superslab_rebuild();
+	assert_int_equal(hak_space.live, before.live);
+	assert_int_equal(hak_space.dirty, before.dirty);
+	assert_int_equal(hak_space.superslabs, before.superslabs);
+	for (unsigned i = 0; i < MANY; i += 2)
+		spans[i] = take(1);
+	assert_int_equal(hak_space.superslabs, before.superslabs);
+	for (unsigned i = 0; i < MANY; i++)
+		span_free(&spans[i], 0);
+	assert_int_equal(hak_space.live, 0);
+	assert_true(purge_all(0));
+	assert_int_equal(hak_space.superslabs, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(whole_superslab_is_aligned, start_empty),
+		cmocka_unit_test_setup(dirty_granules_reused_first, start_empty),
+		cmocka_unit_test_setup(shortest_run_that_fits_is_taken, start_empty),
+		cmocka_unit_test_setup(extend_stopped_by_neighbour, start_empty),
+		cmocka_unit_test_setup(extend_over_dirty_says_so, start_empty),
+		cmocka_unit_test_setup(touched_part_alone_is_dirty, start_empty),
+		cmocka_unit_test_setup(released_superslab_is_nobodys, start_empty),
+		cmocka_unit_test_setup(rebuild_files_everything_again, start_empty),
+	};
+
+	return UNIT_RUN(tests);
+}
