@@ -68,9 +68,12 @@ void lifecycle_init(void) {
 	register_fork_handlers();
 }
 
-__attribute__((constructor(101))) static void constructor(void) {
+/* Linked with -z initfirst: runs before any other library's constructor, even libc's own, so libc does
+   not know the environment yet; the loader hands it to constructors. Our fork handlers are thereby
+   the first, too, unless the loader is older than the flag. */
+__attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
 	lifecycle_init();
-	load_settings(environ);
+	load_settings(env);
 }
 
 struct locked_heap *lifecycle_late_heap(void) {

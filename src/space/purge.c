@@ -133,7 +133,7 @@ static bool purge_until(size_t keep, uint64_t before_ms) {
 	/* A SuperSlab that is refilled while it is purged joins the queue's end: bound the walk. */
 	for (size_t left = purge.queue.count; left > 0 && purge.queue.first != NULL; left--) {
 		struct superslab *ss = of_queue_node(purge.queue.first);
-		if (hak_space.dirty <= keep && ss->dirty_ms > before_ms)
+		if (hak_space.dirty <= keep && ss->dirty_ms >= before_ms)
 			break;
 		if (dirty_mask(ss) == 0) {
 			dequeue(ss);

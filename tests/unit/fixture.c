@@ -2,7 +2,6 @@
 #include "fixture.h"
 
 #include "common.h"
-#include "space/pagemap.h"
 
 struct slab *fixture_slab(unsigned sc, struct inbox *owner, unsigned carved)
 {

@@ -4,6 +4,7 @@
 #define UNIT_FIXTURE_H
 
 #include "slab/remote.h"
+#include "space/pagemap.h"
 
 enum { FIXTURE_TAG = 7 << TAG_OWNER_SHIFT };
 

@@ -197,13 +197,13 @@ static void use_spans(unsigned index)
 			*(uint64_t *)s->base = index + 1;
 		} else {
 			CHECK(*(uint64_t *)s->base == index + 1);
-			span_free(s, 8);
+			span_free(s, s->zero ? 8 : bytes_of(s));
 			s->base = NULL;
 		}
 	}
 	for (int i = 0; i < 8; i++)
 		if (spans[i].base != NULL)
-			span_free(&spans[i], 8);
+			span_free(&spans[i], bytes_of(&spans[i]));
 }
 
 static void spans_of_several_threads_apart(void **state)
