@@ -90,7 +90,7 @@ static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 		return;
 	}
 	h->classes[s->sc].overflows++;
-	h->count.bin_overflow++;
+	COUNT(h->count.bin_overflow);
 	heap_push_home(h, s, block);
 }
 
@@ -103,7 +103,7 @@ static bool is_locked_heaps(struct slab *s) {
 
 static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
 	if (h != NULL && !h->locked && !is_locked_heaps(s)) {
-		h->count.remote_free++;
+		COUNT(h->count.remote_free);
 		outbox_add(&h->outbox, s, block);
 		return;
 	}

@@ -177,7 +177,7 @@ static struct slab *fresh_slab(struct heap *h, unsigned sc) {
 	atomic_store_explicit(&s->owner, &h->inbox, memory_order_relaxed);
 	/* Releases the descriptor to whoever finds the tag. */
 	slab_set_tag(s, h->tag);
-	h->count.refill_fresh++;
+	COUNT(h->count.refill_fresh);
 	return s;
 }
 
@@ -186,20 +186,20 @@ static struct slab *next_slab(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct slab *s = take_ready(hc);
 	if (s != NULL) {
-		h->count.refill_ready++;
+		COUNT(h->count.refill_ready);
 		return s;
 	}
 	heap_drain_inbox(h);
 	s = take_ready(hc);
 	if (s != NULL) {
-		h->count.refill_inbox++;
+		COUNT(h->count.refill_inbox);
 		return s;
 	}
 	outbox_flush(&h->outbox);
 	/* A locked heap may be destroyed with all its slabs: it must not have blocks of others. */
 	s = h->locked ? NULL : pool_adopt(sc, &h->inbox, h->tag);
 	if (s != NULL)
-		h->count.refill_adopt++;
+		COUNT(h->count.refill_adopt);
 	else
 		s = fresh_slab(h, sc);
 	if (s != NULL)
@@ -214,7 +214,7 @@ static void *take_own_list(struct heap *h, struct bin *b, struct slab *s) {
 	s->used += s->free_count;
 	s->free = slab_end(s);
 	s->free_count = 0;
-	h->count.refill_own++;
+	COUNT(h->count.refill_own);
 	return bin_pop(b);
 }
 
@@ -234,7 +234,7 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	}
 	b->head = link;
 	b->room = (int32_t)capacity - (int32_t)(n - 1);
-	h->count.refill_carve++;
+	COUNT(h->count.refill_carve);
 	*zerop = s->fresh_is_zero;
 	if (!s->fresh_is_zero)
 		block_set_link(first, 0); /* what was here before must not look like a link */

@@ -18,6 +18,7 @@
 #define HAK_FRONT_HEAP_H
 
 #include "base/list.h"
+#include "build_options.h"
 #include "front/outbox.h"
 #include "front/tcache.h"
 #include "slab/remote.h"
@@ -31,9 +32,12 @@ struct heap_class {
 };
 
 /* Slow-path events, counted by the heap's thread; read by others without order, as counters. */
+#define COUNT(counter) ((void)(HAK_STATS && ++(counter))) /* nothing without the option `stats` */
+
 struct heap_counters {
 	uint64_t refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt, refill_fresh;
-	uint64_t bin_overflow, remote_free, slab_deleted;
+	uint64_t bin_overflow, remote_free;
+	uint64_t slab_deleted; /* counted always: release_memory goes by it */
 };
 
 struct heap {

@@ -73,17 +73,45 @@ static void fill_rows(struct row row[ROWS]) {
 	row[7] = (struct row){ "metadata", "metadata", s.metadata };
 }
 
+static void print_row(const struct row *row) {
+	struct line l;
+	line_begin(&l);
+	line_str(&l, row->name);
+	line_str(&l, " ");
+	line_dec(&l, row->value);
+	line_write(&l);
+}
+
+/* Where refills and frees ended up, over all heaps. */
+static void print_counters(void) {
+	struct heap_counters sum = { 0 };
+	for (const struct heap *h = heap_registry(); h != NULL; h = h->next) {
+		sum.refill_own += h->count.refill_own;
+		sum.refill_carve += h->count.refill_carve;
+		sum.refill_fresh += h->count.refill_fresh;
+		sum.bin_overflow += h->count.bin_overflow;
+		sum.remote_free += h->count.remote_free;
+	}
+	const struct row row[] = {
+		{ "refills from slab lists", NULL, sum.refill_own },
+		{ "refills by carving", NULL, sum.refill_carve },
+		{ "fresh slabs", NULL, sum.refill_fresh },
+		{ "frees into full bins", NULL, sum.bin_overflow },
+		{ "remote frees", NULL, sum.remote_free },
+	};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+		print_row(&row[i]);
+}
+
 void stats_print(void) {
 	struct row row[ROWS];
 	fill_rows(row);
-	for (int i = 0; i < ROWS; i++) {
-		struct line l;
-		line_begin(&l);
-		line_str(&l, row[i].name);
-		line_str(&l, " ");
-		line_dec(&l, row[i].value);
-		line_write(&l);
-	}
+	for (int i = 0; i < ROWS; i++)
+		print_row(&row[i]);
+	if (HAK_STATS)
+		print_counters();
+	else
+		print_row(&(struct row){ "counters of the slow paths, which are not built in:", NULL, 0 });
 }
 
 int stats_print_xml(FILE *stream) {

@@ -60,21 +60,6 @@ static void trim_all_gives_everything_back(void **state)
 	assert_false(purge_all(0));
 }
 
-static void purged_memory_reads_zero(void **state)
-{
-	struct span keep, span;
-
-	assert_true(span_alloc(1, SPAN_SLAB, &keep) && span_alloc(8, SPAN_SLAB, &span));
-	memset(span.base, 0xa5, 8 * GRANULE);
-	span_free(&span, 8 * GRANULE);
-	purge_all(0);
-	assert_true(span_alloc(8, SPAN_SLAB, &span));
-	assert_true(span.zero);
-	assert_true(bytes_are(span.base, 8 * GRANULE, 0));
-	span_free(&span, 0);
-	span_free(&keep, 0);
-}
-
 static void small_heap_is_never_purged(void **state)
 {
 	size_t purges = hak_space.purges;
@@ -153,6 +138,21 @@ static void dirty_memory_may_follow_live(void **state)
 	give_back(100, MANY);
 }
 
+static void purged_memory_reads_zero(void **state)
+{
+	struct span keep, span;
+
+	assert_true(span_alloc(1, SPAN_SLAB, &keep) && span_alloc(8, SPAN_SLAB, &span));
+	memset(span.base, 0xa5, 8 * GRANULE);
+	span_free(&span, 8 * GRANULE);
+	purge_all(0);
+	assert_true(span_alloc(8, SPAN_SLAB, &span));
+	assert_true(span.zero);
+	assert_true(bytes_are(span.base, 8 * GRANULE, 0));
+	span_free(&span, 0);
+	span_free(&keep, 0);
+}
+
 static void reuse_of_purged_memory_is_regretted(void **state)
 {
 	size_t regrets = hak_space.regrets, purged;
@@ -173,12 +173,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(trim_with_allowance_keeps_it, start_empty),
 		cmocka_unit_test_setup(trim_all_gives_everything_back, start_empty),
-		cmocka_unit_test_setup(purged_memory_reads_zero, start_empty),
 		cmocka_unit_test_setup(small_heap_is_never_purged, start_empty),
 		cmocka_unit_test_setup(delay_minus_one_never_purges, start_empty),
 		cmocka_unit_test_setup(old_dirty_memory_is_purged, start_empty),
 		cmocka_unit_test_setup(much_dirty_memory_is_purged_at_once, start_empty),
 		cmocka_unit_test_setup(dirty_memory_may_follow_live, start_empty),
+		cmocka_unit_test_setup(purged_memory_reads_zero, start_empty),
 		cmocka_unit_test_setup(reuse_of_purged_memory_is_regretted, start_empty),
 	};
 

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/bigcache.h"
+
+#include "base/settings.h"
+#include "common.h"
+#include "space/pagemap.h"
+#include "space/superslab.h"
+
+enum { FLOOR_MIB = 16, SLOTS = 16, ROUNDS = 3000 };
+
+static int start_empty(void **state)
+{
+	hak_settings.purge_delay_ms = 60000;
+	hak_settings.bigcache_max = 0;
+	bigcache_release(0);
+	return bigcache_bytes() == 0 && hak_space.big == 0 ? 0 : -1;
+}
+
+static struct large *take(size_t mib)
+{
+	bool zero;
+	struct large *l = large_alloc(mib * HAK_MIB, 16, &zero);
+
+	assert_non_null(l);
+	return l;
+}
+
+static void give_back(size_t mib)
+{
+	assert_true(large_free(take(mib)));
+}
+
+static uintptr_t base_of(const struct large *l)
+{
+	return (uintptr_t)l->span.base;
+}
+
+static void take_from_empty_cache_null(void **state)
+{
+	uint64_t misses = hak_bigcache_stats.misses;
+
+	assert_null(bigcache_take(32));
+	assert_int_equal(hak_bigcache_stats.misses, misses + 1);
+}
+
+static void freed_span_serves_next_request(void **state)
+{
+	struct large *l = take(3);
+	uintptr_t base = base_of(l);
+	uint64_t hits = hak_bigcache_stats.hits;
+
+	large_free(l);
+	assert_int_equal(bigcache_bytes(), 3 * HAK_MIB);
+	l = take(3);
+	assert_true(base_of(l) == base);
+	assert_int_equal(hak_bigcache_stats.hits, hits + 1);
+	assert_int_equal(bigcache_bytes(), 0);
+	large_free(l);
+}
+
+static void smaller_request_leaves_the_rest(void **state)
+{
+	struct large *l, *part[3];
+	uintptr_t base;
+
+	l = take(6);
+	base = base_of(l);
+	large_free(l);
+	for (unsigned i = 0; i < 3; i++) {
+		part[i] = take(2);
+		assert_int_equal(part[i]->span.granules, 32);
+		assert_true(base_of(part[i]) >= base && base_of(part[i]) < base + 6 * HAK_MIB);
+		assert_ptr_equal(large_of(base_of(part[i]) + HAK_MIB), part[i]);
+		assert_int_equal(bigcache_bytes(), (4 - 2 * i) * HAK_MIB);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned j = 0; j < i; j++)
+			assert_true(base_of(part[i]) != base_of(part[j]));
+	for (unsigned i = 0; i < 3; i++)
+		large_free(part[(i + 1) % 3]);
+	/* They have joined again. */
+	assert_int_equal(bigcache_bytes(), 6 * HAK_MIB);
+	l = take(6);
+	assert_true(base_of(l) == base);
+	large_free(l);
+}
+
+static void larger_request_not_served(void **state)
+{
+	give_back(2);
+	assert_null(bigcache_take(33));
+	assert_int_equal(bigcache_bytes(), 2 * HAK_MIB);
+}
+
+static void kept_bytes_bounded_by_floor(void **state)
+{
+	struct large *l[10];
+	uint64_t evictions = hak_bigcache_stats.evictions;
+
+	for (unsigned i = 0; i < 10; i++)
+		l[i] = take(4);
+	for (unsigned i = 0; i < 10; i++) {
+		large_free(l[i]);
+		assert_true(bigcache_bytes() <= FLOOR_MIB * HAK_MIB);
+	}
+	assert_true(bigcache_bytes() >= (FLOOR_MIB - 4) * HAK_MIB);
+	assert_true(hak_bigcache_stats.evictions > evictions);
+	assert_int_equal(hak_space.big, 0);
+}
+
+static void kept_bytes_bounded_by_setting(void **state)
+{
+	struct large *l[4];
+
+	hak_settings.bigcache_max = 5 * HAK_MIB;
+	for (unsigned i = 0; i < 4; i++)
+		l[i] = take(2);
+	for (unsigned i = 0; i < 4; i++) {
+		large_free(l[i]);
+		assert_true(bigcache_bytes() <= 5 * HAK_MIB);
+	}
+	assert_true(bigcache_bytes() >= 3 * HAK_MIB);
+}
+
+static void kept_bytes_may_follow_live(void **state)
+{
+	struct large *live = take(160), *l = take(30);
+
+	large_free(l); /* more than the floor, less than a quarter of what is live */
+	assert_int_equal(bigcache_bytes(), 30 * HAK_MIB);
+	large_free(live);
+	assert_true(bigcache_bytes() <= FLOOR_MIB * HAK_MIB);
+}
+
+static void old_span_is_released(void **state)
+{
+	give_back(3);
+	bigcache_tick();
+	assert_int_equal(bigcache_bytes(), 3 * HAK_MIB);
+	hak_settings.purge_delay_ms = 20;
+	sleep_ms(60);
+	bigcache_tick();
+	assert_int_equal(bigcache_bytes(), 0);
+}
+
+static void delay_minus_one_keeps_old_span(void **state)
+{
+	give_back(3);
+	hak_settings.purge_delay_ms = -1;
+	sleep_ms(30);
+	bigcache_tick();
+	assert_int_equal(bigcache_bytes(), 3 * HAK_MIB);
+}
+
+static void release_keeps_what_it_is_told(void **state)
+{
+	struct large *a = take(4), *b = take(2);
+
+	large_free(a);
+	large_free(b);
+	assert_false(bigcache_release(6 * HAK_MIB));
+	assert_true(bigcache_release(2 * HAK_MIB));
+	assert_true(bigcache_bytes() <= 2 * HAK_MIB);
+	bigcache_release(0);
+	assert_int_equal(bigcache_bytes(), 0);
+	assert_false(bigcache_release(0));
+}
+
+static void released_span_leaves_trace(void **state)
+{
+	struct large *l = take(2);
+	uintptr_t base = base_of(l);
+
+	large_free(l);
+	assert_int_equal(pagemap_tag(base), TAG_LARGE_FREED);
+	assert_null(large_of(base));
+	bigcache_release(0);
+	assert_int_equal(pagemap_tag(base), TAG_LARGE_GONE);
+	assert_true((size_t)pagemap_lookup(base).desc == 2 * HAK_MIB);
+	assert_int_equal(pagemap_tag(base + GRANULE), TAG_NONE);
+}
+
+static void middle_sizes_kept_only_if_asked(void **state)
+{
+	hak_settings.bigcache_l25 = false;
+	give_back(1);
+	assert_int_equal(bigcache_bytes(), 0);
+	give_back(2);
+	assert_int_equal(bigcache_bytes(), 2 * HAK_MIB);
+	hak_settings.bigcache_l25 = true;
+}
+
+static void reset_forgets(void **state)
+{
+	struct large *l = take(3);
+
+	large_free(l);
+	bigcache_reset();
+	assert_int_equal(bigcache_bytes(), 0);
+	assert_null(bigcache_take(48));
+	give_back(3);
+	assert_int_equal(bigcache_bytes(), 3 * HAK_MIB);
+}
+
+/* Spans that are out never overlap, whatever is cut and joined. */
+static void spans_random_use_apart(void **state)
+{
+	struct large *out[SLOTS] = {0};
+	size_t granules = 0;
+	uint64_t seed = 13;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		unsigned slot = (unsigned)(next_random(&seed) % SLOTS);
+		if (out[slot] != NULL) {
+			granules -= out[slot]->span.granules;
+			large_free(out[slot]);
+			out[slot] = NULL;
+		} else {
+			bool zero;
+			out[slot] = large_alloc(LARGE_BIG_MIN + next_random(&seed) % (6 * HAK_MIB), 16, &zero);
+			granules += out[slot]->span.granules;
+		}
+		for (unsigned j = 0; j < SLOTS; j++)
+			for (size_t g = 0; out[j] != NULL && g < out[j]->span.granules; g += 3)
+				assert_ptr_equal(pagemap_lookup(base_of(out[j]) + g * GRANULE).desc, out[j]);
+		assert_int_equal(hak_space.big, granules);
+		if (i % 100 == 0)
+			bigcache_release(next_random(&seed) % (16 * HAK_MIB));
+	}
+	for (unsigned j = 0; j < SLOTS; j++)
+		if (out[j] != NULL)
+			large_free(out[j]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(take_from_empty_cache_null, start_empty),
+		cmocka_unit_test_setup(freed_span_serves_next_request, start_empty),
+		cmocka_unit_test_setup(smaller_request_leaves_the_rest, start_empty),
+		cmocka_unit_test_setup(larger_request_not_served, start_empty),
+		cmocka_unit_test_setup(kept_bytes_bounded_by_floor, start_empty),
+		cmocka_unit_test_setup(kept_bytes_bounded_by_setting, start_empty),
+		cmocka_unit_test_setup(kept_bytes_may_follow_live, start_empty),
+		cmocka_unit_test_setup(old_span_is_released, start_empty),
+		cmocka_unit_test_setup(delay_minus_one_keeps_old_span, start_empty),
+		cmocka_unit_test_setup(release_keeps_what_it_is_told, start_empty),
+		cmocka_unit_test_setup(released_span_leaves_trace, start_empty),
+		cmocka_unit_test_setup(middle_sizes_kept_only_if_asked, start_empty),
+		cmocka_unit_test_setup(reset_forgets, start_empty),
+		cmocka_unit_test_setup(spans_random_use_apart, start_empty),
+	};
+
+	return UNIT_RUN(tests);
+}

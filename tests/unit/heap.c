@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/* Refilling: where blocks come from, stage by stage. What happens at a heap's end is in heap_end.c. */
+#include "front/heap.h"
+
+#include <string.h>
+
+#include "common.h"
+#include "front/policy.h"
+#include "slab/pool.h"
+
+enum { SC = 32, PER_SLAB = 64 }; /* 1 KiB blocks */
+
+static struct bin bins[SC_COUNT], other_bins[SC_COUNT];
+static struct heap *heap, *other;
+static struct heap_counters before;
+static uintptr_t blocks[4 * PER_SLAB];
+
+static int start(void **state)
+{
+	heap = heap_acquire(bins, false);
+	other = heap_acquire(other_bins, false);
+	before = heap->count;
+	return heap != NULL && other != NULL && heap != other && hak_space.live == 0 ? 0 : -1;
+}
+
+static int end(void **state)
+{
+	heap_retire(heap);
+	heap_retire(other);
+	return hak_space.live == 0 && pool_count(SC) == 0 ? 0 : -1;
+}
+
+static uintptr_t take_from(struct heap *h, unsigned sc)
+{
+	bool zero;
+	void *p = bin_pop(&h->bins[sc]);
+
+	if (p == NULL)
+		p = heap_refill(h, sc, &zero);
+	assert_non_null(p);
+	return (uintptr_t)p;
+}
+
+static struct slab *slab_of(uintptr_t block)
+{
+	return pagemap_lookup(block).desc;
+}
+
+static void take(unsigned from, unsigned to)
+{
+	for (unsigned i = from; i < to; i++)
+		blocks[i] = take_from(heap, SC);
+}
+
+static void push_home(unsigned from, unsigned to)
+{
+	for (unsigned i = from; i < to; i++)
+		heap_push_home(heap, slab_of(blocks[i]), blocks[i]);
+}
+
+/* As another thread would. */
+static void free_remotely(unsigned from, unsigned to)
+{
+	for (unsigned i = from; i < to; i++)
+		outbox_add(&other->outbox, slab_of(blocks[i]), blocks[i]);
+	outbox_flush(&other->outbox);
+}
+
+static void acquired_heap_has_empty_bins(void **state)
+{
+	assert_true(heap->tag != 0 && heap->tag != other->tag);
+	assert_int_equal(heap->tag & TAG_CODE_MASK, 0);
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		assert_null(bin_pop(&bins[sc]));
+		assert_int_equal(bins[sc].magic, hak_size_classes[sc].magic);
+		assert_true(bins[sc].room > 0);
+	}
+	assert_int_equal(bins[0].magic, 0);
+}
+
+static void refill_first_makes_slab_and_carves(void **state)
+{
+	bool zero = false;
+	unsigned char *p = heap_refill(heap, SC, &zero);
+
+	assert_non_null(p);
+	assert_true(zero && bytes_are(p, 1024, 0));
+	assert_int_equal(heap->count.refill_fresh - before.refill_fresh, 1);
+	assert_int_equal(heap->count.refill_carve - before.refill_carve, 1);
+	assert_int_equal(pagemap_tag((uintptr_t)p), heap->tag | SC << SC_CODE_SHIFT);
+	assert_int_equal(slab_of((uintptr_t)p)->carved,
+		policy_carve(SC, heap->classes[SC].capacity));
+	heap_push_home(heap, slab_of((uintptr_t)p), (uintptr_t)p);
+}
+
+static void refill_any_class_blocks_apart(void **state)
+{
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		uint32_t size = hak_size_classes[sc].size;
+		uintptr_t taken[40];
+		for (unsigned i = 0; i < 40; i++) {
+			taken[i] = take_from(heap, sc);
+			assert_true(slab_has_block(slab_of(taken[i]), taken[i]));
+			memset((void *)taken[i], (int)i + 1, size);
+		}
+		for (unsigned i = 0; i < 40; i++)
+			assert_true(bytes_are((void *)taken[i], size, (unsigned char)(i + 1)));
+		for (unsigned i = 0; i < 40; i++)
+			heap_push_home(heap, slab_of(taken[i]), taken[i]);
+	}
+}
+
+static void refill_from_own_list_takes_it_whole(void **state)
+{
+	take(0, PER_SLAB);
+	push_home(0, 20);
+	assert_null(bin_pop(&bins[SC]));
+	take(0, 1);
+	assert_int_equal(heap->count.refill_own - before.refill_own, 1);
+	assert_int_equal(slab_of(blocks[0])->free_count, 0);
+	assert_int_equal(bins[SC].room, heap->classes[SC].capacity - 19);
+	take(1, 20);
+	assert_int_equal(heap->count.refill_own - before.refill_own, 1);
+	assert_int_equal(heap->count.refill_fresh - before.refill_fresh, 1);
+	push_home(0, PER_SLAB);
+}
+
+static void refill_from_ready_slab(void **state)
+{
+	take(0, PER_SLAB + 1);
+	assert_int_equal(heap->count.refill_fresh - before.refill_fresh, 2);
+	push_home(0, 2); /* of the first slab, which is current no more */
+	take(PER_SLAB + 1, 2 * PER_SLAB);
+	take(0, 2);
+	assert_int_equal(heap->count.refill_ready - before.refill_ready, 1);
+	assert_int_equal(heap->count.refill_fresh - before.refill_fresh, 2);
+	push_home(0, 2 * PER_SLAB);
+}
+
+static void refill_from_inbox(void **state)
+{
+	take(0, 2 * PER_SLAB);
+	free_remotely(0, 10);
+	assert_false(inbox_is_empty(&heap->inbox));
+	take(0, 10);
+	assert_int_equal(heap->count.refill_inbox - before.refill_inbox, 1);
+	assert_int_equal(heap->count.refill_fresh - before.refill_fresh, 2);
+	assert_true(inbox_is_empty(&heap->inbox));
+	push_home(0, 2 * PER_SLAB);
+}
+
+/* The current slab's remote list is taken though the slab waits in the inbox; it is queued once. */
+static void refill_from_current_while_queued(void **state)
+{
+	take(0, PER_SLAB);
+	free_remotely(0, 10);
+	take(0, 10);
+	assert_int_equal(heap->count.refill_own - before.refill_own, 1);
+	assert_false(inbox_is_empty(&heap->inbox));
+	free_remotely(0, 5);
+	heap_drain_inbox(heap);
+	assert_true(inbox_is_empty(&heap->inbox));
+	take(0, 5);
+	assert_int_equal(heap->count.refill_fresh - before.refill_fresh, 1);
+	push_home(0, PER_SLAB);
+}
+
+static void refill_adopts_before_it_maps(void **state)
+{
+	uintptr_t block = take_from(other, SC);
+
+	heap_retire(other);
+	assert_int_equal(pool_count(SC), 1);
+	take(0, 1);
+	assert_int_equal(heap->count.refill_adopt - before.refill_adopt, 1);
+	assert_int_equal(heap->count.refill_fresh - before.refill_fresh, 0);
+	assert_ptr_equal(slab_of(blocks[0]), slab_of(block));
+	assert_int_equal(pagemap_tag(block), heap->tag | SC << SC_CODE_SHIFT);
+	other = heap_acquire(other_bins, false);
+	blocks[1] = block;
+	free_remotely(1, 2);
+	push_home(0, 1);
+}
+
+static void slab_empty_and_not_needed_deleted(void **state)
+{
+	take(0, 4 * PER_SLAB);
+	push_home(0, 3 * PER_SLAB);
+	assert_true(heap->count.slab_deleted - before.slab_deleted >= 2);
+	assert_true(hak_space.live <= 2);
+	push_home(3 * PER_SLAB, 4 * PER_SLAB);
+}
+
+static void capacity_overrun_bin_grows(void **state)
+{
+	unsigned capacity = heap->classes[SC].capacity;
+
+	take(0, 1);
+	heap->classes[SC].overflows = (uint16_t)(10 * capacity);
+	while (bin_pop(&bins[SC]) != NULL)
+		continue;
+	take(1, 2);
+	assert_true(heap->classes[SC].capacity > capacity);
+	assert_int_equal(heap->classes[SC].overflows, 0);
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
+static void flush_brings_everything_home(void **state)
+{
+	uintptr_t theirs = take_from(other, SC);
+
+	take(0, 3);
+	outbox_add(&heap->outbox, slab_of(theirs), theirs);
+	push_home(0, 3);
+	heap_flush(heap);
+	assert_int_equal(heap->outbox.used, 0);
+	assert_null(bin_pop(&bins[SC]));
+	assert_null(heap->classes[SC].all.first);
+	assert_int_equal(hak_space.live, 1);
+	heap_flush(other);
+	assert_int_equal(hak_space.live, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(acquired_heap_has_empty_bins, start, end),
+		cmocka_unit_test_setup_teardown(refill_first_makes_slab_and_carves, start, end),
+		cmocka_unit_test_setup_teardown(refill_any_class_blocks_apart, start, end),
+		cmocka_unit_test_setup_teardown(refill_from_own_list_takes_it_whole, start, end),
+		cmocka_unit_test_setup_teardown(refill_from_ready_slab, start, end),
+		cmocka_unit_test_setup_teardown(refill_from_inbox, start, end),
+		cmocka_unit_test_setup_teardown(refill_from_current_while_queued, start, end),
+		cmocka_unit_test_setup_teardown(refill_adopts_before_it_maps, start, end),
+		cmocka_unit_test_setup_teardown(slab_empty_and_not_needed_deleted, start, end),
+		cmocka_unit_test_setup_teardown(capacity_overrun_bin_grows, start, end),
+		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
+	};
+
+	return UNIT_RUN(tests);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/* How a heap ends: with its thread, with adoption off, destroyed, or lost to fork. */
+#include "base/settings.h"
+#include "common.h"
+#include "front/heap.h"
+#include "slab/pool.h"
+
+enum { SC = 32, BLOCKS = 100 }; /* 64 blocks a slab */
+
+static struct bin bins[SC_COUNT], other_bins[SC_COUNT];
+static uintptr_t blocks[BLOCKS];
+
+static int start_empty(void **state)
+{
+	return hak_space.live == 0 && pool_count(SC) == 0 ? 0 : -1;
+}
+
+/* Busy is for a thread that has not made the heap its own yet. */
+static struct heap *acquire(struct bin *b, bool locked)
+{
+	struct heap *h = heap_acquire(b, locked);
+
+	assert_non_null(h);
+	assert_true(h->busy);
+	h->busy = false;
+	return h;
+}
+
+static uintptr_t take_from(struct heap *h)
+{
+	bool zero;
+	void *p = bin_pop(&h->bins[SC]);
+
+	if (p == NULL)
+		p = heap_refill(h, SC, &zero);
+	assert_non_null(p);
+	return (uintptr_t)p;
+}
+
+static void take(struct heap *h)
+{
+	for (unsigned i = 0; i < BLOCKS; i++)
+		blocks[i] = take_from(h);
+}
+
+static struct slab *slab_of(uintptr_t block)
+{
+	return pagemap_lookup(block).desc;
+}
+
+static void push_home(struct heap *h)
+{
+	for (unsigned i = 0; i < BLOCKS; i++)
+		heap_push_home(h, slab_of(blocks[i]), blocks[i]);
+}
+
+static void post_all(void)
+{
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		struct slab *s = slab_of(blocks[i]);
+		struct batch one = {blocks[i], blocks[i], 1};
+		block_set_link(blocks[i], slab_end(s));
+		remote_post(s, &one);
+	}
+}
+
+static void retire_without_blocks_out_gives_all_back(void **state)
+{
+	struct heap *h = acquire(bins, false);
+
+	take(h);
+	push_home(h);
+	heap_retire(h);
+	assert_int_equal(hak_space.live, 0);
+	assert_int_equal(pool_count(SC), 0);
+	assert_null(h->bins);
+	for (unsigned sc = 0; sc < SC_COUNT; sc++)
+		assert_true(bins[sc].head == 0 && bins[sc].magic == 0);
+}
+
+static void retired_heap_is_used_again(void **state)
+{
+	static struct bin again_bins[SC_COUNT];
+	struct heap *h = acquire(bins, false), *other = acquire(other_bins, false), *locked;
+	uint32_t tag = h->tag;
+
+	assert_ptr_not_equal(h, other);
+	heap_retire(h);
+	locked = acquire(bins, true);
+	assert_int_not_equal(locked->tag, tag);
+	h = acquire(again_bins, false);
+	assert_int_equal(h->tag, tag);
+	assert_true(inbox_is_empty(&h->inbox));
+	heap_retire(h);
+	heap_retire(other);
+	heap_destroy_slabs(locked);
+}
+
+static void retire_with_blocks_out_publishes(void **state)
+{
+	struct heap *h = acquire(bins, false);
+
+	take(h);
+	heap_retire(h);
+	assert_int_equal(hak_space.live, 2);
+	assert_int_equal(pagemap_tag(blocks[0]), SC << SC_CODE_SHIFT);
+	/* The first slab has nothing to give, the second does. */
+	assert_int_equal(pool_count(SC), 1);
+	post_all();
+	assert_int_equal(pool_count(SC), 0);
+	assert_int_equal(hak_space.live, 0);
+}
+
+static void retire_with_inbox_full_gives_all_back(void **state)
+{
+	struct heap *h = acquire(bins, false);
+
+	take(h);
+	post_all();
+	assert_false(inbox_is_empty(&h->inbox));
+	heap_retire(h);
+	assert_int_equal(hak_space.live, 0);
+	assert_int_equal(pool_count(SC), 0);
+}
+
+static void retire_without_adoption_next_heap_goes_on(void **state)
+{
+	struct heap *h = acquire(bins, false);
+
+	hak_settings.adopt = false;
+	take(h);
+	heap_retire(h);
+	assert_int_equal(pool_count(SC), 0);
+	post_all();
+	assert_int_equal(hak_space.live, 2);
+	assert_ptr_equal(acquire(other_bins, false), h);
+	take(h);
+	assert_int_equal(hak_space.live, 2);
+	push_home(h);
+	hak_settings.adopt = true;
+	heap_retire(h);
+	assert_int_equal(hak_space.live, 0);
+}
+
+static void destroyed_heap_takes_blocks_along(void **state)
+{
+	struct heap *h = acquire(bins, true);
+
+	take(h);
+	slab_push(slab_of(blocks[99]), blocks[99]);
+	heap_destroy_slabs(h);
+	assert_int_equal(hak_space.live, 0);
+	h = acquire(bins, true);
+	take(h);
+	post_all();
+	heap_destroy_slabs(h);
+	assert_int_equal(hak_space.live, 0);
+}
+
+static void registry_knows_every_heap_once(void **state)
+{
+	struct heap *a = acquire(bins, false), *b = acquire(other_bins, false);
+	unsigned seen = 0;
+
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		seen += h == a ? 1 : h == b ? 16 : 0;
+	assert_int_equal(seen, 17);
+	heap_retire(a);
+	heap_retire(b);
+}
+
+static void repair_after_fork_retires_the_others(void **state)
+{
+	struct heap *mine = acquire(bins, false), *lost = acquire(other_bins, false);
+
+	take(lost);
+	heap_repair_after_fork(mine);
+	assert_null(lost->bins);
+	assert_int_equal(pool_count(SC), 1);
+	post_all();
+	assert_int_equal(hak_space.live, 0);
+	heap_retire(mine);
+}
+
+/* Stopped inside a slow path: its free blocks are lost, those that come home are not. */
+static void repair_after_fork_busy_heap_is_given_up(void **state)
+{
+	struct heap *mine = acquire(bins, false), *lost = acquire(other_bins, false);
+
+	take(lost);
+	lost->busy = true;
+	heap_repair_after_fork(mine);
+	assert_null(lost->bins);
+	assert_int_equal(pagemap_tag(blocks[0]), SC << SC_CODE_SHIFT);
+	post_all();
+	assert_int_equal(hak_space.live, 1); /* the second slab: some of it was never handed out */
+	blocks[0] = take_from(mine);
+	assert_int_equal(mine->count.refill_adopt, 1);
+	assert_ptr_equal(slab_of(blocks[0]), slab_of(blocks[99]));
+	heap_destroy_slabs(mine);
+	assert_int_equal(hak_space.live, 0);
+}
+
+/* QUEUED with its router gone. */
+static void repair_after_fork_routes_lost_slab(void **state)
+{
+	struct heap *mine = acquire(bins, false), *lost = acquire(other_bins, false);
+	struct slab *s;
+
+	take(mine);
+	s = slab_of(blocks[0]);
+	post_all();
+	inbox_take(&mine->inbox, false);
+	heap_repair_after_fork(mine);
+	assert_false(inbox_is_empty(&mine->inbox));
+	heap_drain_inbox(mine);
+	assert_int_equal(atomic_load(&s->remote) & REMOTE_QUEUED, 0);
+	heap_retire(mine);
+	assert_null(lost->bins);
+	assert_int_equal(hak_space.live, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(retire_without_blocks_out_gives_all_back, start_empty),
+		cmocka_unit_test_setup(retired_heap_is_used_again, start_empty),
+		cmocka_unit_test_setup(retire_with_blocks_out_publishes, start_empty),
+		cmocka_unit_test_setup(retire_with_inbox_full_gives_all_back, start_empty),
+		cmocka_unit_test_setup(retire_without_adoption_next_heap_goes_on, start_empty),
+		cmocka_unit_test_setup(destroyed_heap_takes_blocks_along, start_empty),
+		cmocka_unit_test_setup(registry_knows_every_heap_once, start_empty),
+		cmocka_unit_test_setup(repair_after_fork_retires_the_others, start_empty),
+		cmocka_unit_test_setup(repair_after_fork_busy_heap_is_given_up, start_empty),
+		cmocka_unit_test_setup(repair_after_fork_routes_lost_slab, start_empty),
+	};
+
+	return UNIT_RUN(tests);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/large.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/settings.h"
+#include "common.h"
+#include "front/bigcache.h"
+#include "os/os.h"
+#include "slab/size_class.h"
+#include "space/pagemap.h"
+#include "space/purge.h"
+
+enum { SLOTS = 24, ROUNDS = 1500 };
+
+static int start_empty(void **state)
+{
+	bigcache_release(0);
+	purge_all(0);
+	return hak_space.live + hak_space.big + hak_space.large == 0 ? 0 : -1;
+}
+
+static struct large *take(size_t size)
+{
+	bool zero;
+	struct large *l = large_alloc(size, 16, &zero);
+
+	assert_non_null(l);
+	if (zero)
+		assert_true(bytes_are(l->span.base, l->usable, 0));
+	return l;
+}
+
+static uintptr_t base_of(const struct large *l)
+{
+	return (uintptr_t)l->span.base;
+}
+
+static bool is_tagged(const struct large *l)
+{
+	for (size_t i = 0; i < l->span.granules; i++) {
+		struct pagemap_entry e = pagemap_lookup(base_of(l) + i * GRANULE);
+		if (e.tag != TAG_LARGE || e.desc != l)
+			return false;
+	}
+	return true;
+}
+
+static void alloc_any_size_usable_and_tagged(void **state)
+{
+	static const size_t sizes[] = {SC_MAX_SIZE + 1, 65535, 65536, 65537, LARGE_BIG_MIN - 1,
+		LARGE_BIG_MIN, LARGE_BIG_MIN + 1, LARGE_L2_MIN, 5 * HAK_MIB + 3};
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		struct large *l = take(sizes[i]);
+		assert_true(l->usable >= sizes[i] && l->usable - sizes[i] < os_facts.page_size);
+		assert_int_equal(l->usable, large_good_size(sizes[i]));
+		assert_true(is_tagged(l));
+		assert_int_equal(l->span.ss == NULL, l->usable >= LARGE_BIG_MIN);
+		assert_ptr_equal(large_of(base_of(l)), l);
+		assert_ptr_equal(large_of(base_of(l) + l->usable - 1), l);
+		assert_null(large_of(base_of(l) + l->usable));
+		memset(l->span.base, 1, l->usable);
+		assert_true(large_free(l));
+		assert_null(large_of(base_of(l)));
+		assert_int_equal(hak_space.live + hak_space.big + hak_space.large, 0);
+	}
+}
+
+static void alloc_any_alignment_aligned(void **state)
+{
+	bool zero;
+
+	for (size_t align = 16; align <= 16 * HAK_MIB; align *= 2)
+		for (size_t size = 1; size <= HAK_MIB; size += 300000) {
+			struct large *l = large_alloc(size, align, &zero);
+			assert_non_null(l);
+			assert_int_equal(base_of(l) % align, 0);
+			assert_true(l->usable >= size);
+			large_free(l);
+		}
+}
+
+static void alloc_impossible_size_null(void **state)
+{
+	bool zero;
+
+	assert_int_equal(large_good_size(SIZE_MAX), 0);
+	assert_int_equal(large_good_size(PTRDIFF_MAX), 0);
+	assert_null(large_alloc(SIZE_MAX, 16, &zero));
+	assert_null(large_alloc(PTRDIFF_MAX, 16, &zero));
+	assert_null(large_alloc((size_t)1 << 62, 16, &zero));
+	assert_null(large_alloc(1, (size_t)1 << 63, &zero));
+	assert_int_equal(hak_space.big, 0);
+}
+
+static void block_freed_twice_refused(void **state)
+{
+	struct large *l = take(HAK_MIB);
+
+	assert_true(large_free(l));
+	assert_false(large_free(l));
+	assert_int_equal(hak_space.big, 0);
+}
+
+static void resize_in_superslab_takes_and_gives_neighbours(void **state)
+{
+	struct large *a = take(100000), *b = take(100000);
+
+	assert_true(base_of(b) == base_of(a) + 2 * GRANULE);
+	memset(a->span.base, 7, a->usable);
+	assert_true(large_resize(a, 2 * GRANULE));
+	assert_false(large_resize(a, 2 * GRANULE + 1));
+	large_free(b);
+	assert_true(large_resize(a, 300000));
+	assert_true(bytes_are(a->span.base, 100000, 7));
+	assert_true(is_tagged(a));
+	assert_int_equal(a->span.granules, 5);
+	assert_true(large_resize(a, 40000));
+	assert_int_equal(hak_space.live, 1);
+	assert_int_equal(pagemap_tag(base_of(a) + GRANULE), TAG_FREE);
+	assert_true(bytes_are(a->span.base, 40000, 7));
+	large_free(a);
+}
+
+static void resize_big_counts_and_keeps_contents(void **state)
+{
+	struct large *l = take(8 * HAK_MIB);
+
+	memset(l->span.base, 9, l->usable);
+	assert_true(large_resize(l, 3 * HAK_MIB));
+	assert_true(l->usable == 3 * HAK_MIB);
+	assert_int_equal(hak_space.big, 48);
+	assert_int_equal(pagemap_tag(base_of(l) + 3 * HAK_MIB), TAG_NONE);
+	if (large_resize(l, 6 * HAK_MIB)) {
+		assert_int_equal(hak_space.big, 96);
+		assert_true(bytes_are((char *)l->span.base + 3 * HAK_MIB, 3 * HAK_MIB, 0));
+	}
+	assert_true(is_tagged(l));
+	assert_true(bytes_are(l->span.base, 3 * HAK_MIB, 9));
+	assert_false(large_resize(l, SIZE_MAX));
+	large_free(l);
+}
+
+static void move_big_takes_contents_along(void **state)
+{
+	struct large *l = take(3 * HAK_MIB), *small = take(100000);
+	uintptr_t from = base_of(l);
+
+	memset(l->span.base, 5, l->usable);
+	assert_false(large_move(small, HAK_MIB));
+	assert_true(large_move(l, 40 * HAK_MIB));
+	assert_true(base_of(l) != from && l->usable >= 40 * HAK_MIB);
+	assert_true(is_tagged(l));
+	assert_true(bytes_are(l->span.base, 3 * HAK_MIB, 5));
+	assert_true(bytes_are((char *)l->span.base + 3 * HAK_MIB, HAK_MIB, 0));
+	assert_int_equal(hak_space.big, l->span.granules);
+	assert_int_equal(pagemap_tag(from), TAG_LARGE_GONE);
+	assert_int_equal(pagemap_tag(from + GRANULE), TAG_NONE);
+	large_free(small);
+	large_free(l);
+}
+
+/* What is claimed to be zero is; what is not can be made so. */
+static void blocks_random_use_zero_never_lies(void **state)
+{
+	static struct large *blocks[SLOTS];
+	uint64_t seed = 12;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		struct large **slot = &blocks[next_random(&seed) % SLOTS], *l = *slot;
+		size_t size = SC_MAX_SIZE + 1 + next_random(&seed) % (i % 16 == 0 ? 4 * HAK_MIB : 700000);
+		bool zero;
+		if (l == NULL) {
+			*slot = l = large_alloc(size, 16, &zero);
+			if (!zero)
+				large_clear(l);
+			assert_true(bytes_are(l->span.base, l->usable, 0));
+			memset(l->span.base, i | 1, min_size(size, 3 * GRANULE));
+		} else if (next_random(&seed) % 4 != 0 || !large_resize(l, size)) {
+			assert_true(large_free(l));
+			*slot = NULL;
+		} else {
+			memset((char *)l->span.base + l->usable - 100, 3, 100);
+		}
+		if (i % 100 == 0)
+			purge_all(0);
+	}
+	for (int i = 0; i < SLOTS; i++)
+		if (blocks[i] != NULL)
+			large_free(blocks[i]);
+	assert_int_equal(hak_space.live + hak_space.big + hak_space.large, 0);
+}
+
+static void alloc_without_superslabs_served(void **state)
+{
+	struct large *l;
+
+	hak_settings.use_superslab = false;
+	l = take(100000);
+	assert_true(is_tagged(l));
+	memset(l->span.base, 1, l->usable);
+	large_free(l);
+	hak_settings.use_superslab = true;
+	assert_int_equal(hak_space.live + hak_space.big, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(alloc_any_size_usable_and_tagged, start_empty),
+		cmocka_unit_test_setup(alloc_any_alignment_aligned, start_empty),
+		cmocka_unit_test_setup(alloc_impossible_size_null, start_empty),
+		cmocka_unit_test_setup(block_freed_twice_refused, start_empty),
+		cmocka_unit_test_setup(resize_in_superslab_takes_and_gives_neighbours, start_empty),
+		cmocka_unit_test_setup(resize_big_counts_and_keeps_contents, start_empty),
+		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
+		cmocka_unit_test_setup(blocks_random_use_zero_never_lies, start_empty),
+		cmocka_unit_test_setup(alloc_without_superslabs_served, start_empty),
+	};
+
+	return UNIT_RUN(tests);
+}
