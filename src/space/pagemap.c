@@ -26,7 +26,7 @@ static uint32_t granule_of(uintptr_t addr) {
 
 static struct pagemap_leaf *leaf_at(uint32_t root_index) {
 	uintptr_t off = __atomic_load_n(&hak_pagemap.root[root_index], __ATOMIC_RELAXED);
-	return off == 0 ? NULL : (struct pagemap_leaf *)((uintptr_t)hak_pagemap.zero + off);
+	return off == 0 ? NULL : (struct pagemap_leaf *)(void *)(pagemap_origin() + off);
 }
 
 static bool make_leaf(uint32_t root_index) {

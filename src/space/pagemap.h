@@ -66,11 +66,23 @@ extern HAK_HIDDEN struct pagemap_leaf hak_first_leaf;
 #define PAGEMAP_LOAD(p) (*(p))
 #endif
 
+/* Where leaves are counted from. They lie outside of hak_pagemap, which the compiler and sanitizers must
+   not hold against us. */
+HAK_INLINE char *pagemap_origin(void) {
+	char *origin = (char *)hak_pagemap.zero;
+	__asm__("" : "+r"(origin));
+	return origin;
+}
+
 HAK_INLINE uint32_t pagemap_tag(uintptr_t addr) {
 	uint32_t g = (uint32_t)(addr >> GRANULE_SHIFT);
 	/* Relaxed: see "Readers" above; a leaf's tags are zero until it is in use. */
 	uintptr_t leaf = PAGEMAP_LOAD(&hak_pagemap.root[g >> 16]);
-	const char *tags = (const char *)hak_pagemap.zero + leaf;
+#if defined(__SANITIZE_ADDRESS__)
+	const char *tags = pagemap_origin() + leaf;
+#else
+	const char *tags = (const char *)hak_pagemap.zero + leaf; /* an instruction less */
+#endif
 	return PAGEMAP_LOAD((const uint32_t *)(const void *)tags + (g & 0xffff));
 }
 
@@ -86,7 +98,7 @@ HAK_INLINE struct pagemap_entry pagemap_lookup(uintptr_t addr) {
 	uint32_t g = (uint32_t)(addr >> GRANULE_SHIFT);
 	uintptr_t offset = addr >> 48 != 0 ? 0
 		: __atomic_load_n(&hak_pagemap.root[g >> 16], __ATOMIC_RELAXED);
-	struct pagemap_leaf *leaf = (struct pagemap_leaf *)(void *)((char *)hak_pagemap.zero + offset);
+	struct pagemap_leaf *leaf = (struct pagemap_leaf *)(void *)(pagemap_origin() + offset);
 	struct pagemap_entry e = { 0, NULL };
 	if (offset == 0)
 		return e;

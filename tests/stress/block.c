@@ -104,8 +104,8 @@ static void allocate_aligned(struct block *block, size_t size, struct random *ra
 	size_t alignment = random_alignment(random);
 	void *ptr = NULL;
 
-	if (random_below(random, 2))
-		ptr = aligned_alloc(alignment, size);
+	if (random_below(random, 2)) /* a multiple, as sanitizers want it */
+		ptr = aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
 	else if (posix_memalign(&ptr, alignment, size))
 		ptr = NULL;
 	block->ptr = ptr;
