@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A test program made of named cases, each run in a process of its own: `PROGRAM --list` names them,
- * `PROGRAM NAME` runs one. A case that returns has passed. Nothing here allocates or uses stdio once
- * a case runs: what a case does to the allocator is its own doing only.
+ * A test program made of named cases, each run in a process of its own: `PROGRAM --list` names
+ * them, `PROGRAM NAME` runs one. A case that returns has passed. Nothing here allocates or uses
+ * stdio once a case runs: what a case does to the allocator is its own doing only.
  */
 #ifndef TESTS_CASES_H
 #define TESTS_CASES_H

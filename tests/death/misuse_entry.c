@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Misuse through the other entry points: delete, free_sized, hak_free, realloc, usable sizes, heaps. */
+/* Misuse by other names: delete, free_sized, hak_free, realloc, malloc_usable_size, heaps. */
 #include "misuse.h"
 
 #include "cases.h"

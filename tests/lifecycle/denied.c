@@ -110,7 +110,8 @@ static void deny(int error, const long numbers[4])
 	};
 	struct sock_fprog filter = {sizeof program / sizeof *program, program};
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
 		case_skip();
 }
 

@@ -124,7 +124,7 @@ static void adopt(struct block *block, size_t asked)
 		fault("usable size too small", block, asked);
 	if ((uintptr_t)block->ptr % (asked < 16 ? 8 : 16))
 		fault("misaligned", block, 16);
-	block->size = usable;
+	block->size = asked ? usable : 0; /* sanitizers let nobody use an empty block */
 	if (block->ptr)
 		fill(block);
 }

@@ -27,10 +27,11 @@ static void run_spoiled(struct child_result *result, const char *how)
 static void damage_found(void **how)
 {
 	struct child_result result;
+	const char *said = result.err.text;
 
 	run_spoiled(&result, *how);
-	if (!child_exited(&result, 1) || !strstr(result.err.text, "stress: damaged contents: block 0x") ||
-		!strstr(result.err.text, "(--seed 77)")) {
+	if (!child_exited(&result, 1) || !strstr(said, "stress: damaged contents: block 0x") ||
+		!strstr(said, "(--seed 77)")) {
 		child_print(&result);
 		fail();
 	}

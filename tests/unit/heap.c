@@ -110,6 +110,25 @@ static void refill_any_class_blocks_apart(void **state)
 	}
 }
 
+/* What lay there before must not look like a link of a free block. */
+static void refill_from_dirty_memory_clears_link(void **state)
+{
+	bool zero = true;
+	uintptr_t block;
+
+	take(0, PER_SLAB);
+	for (unsigned i = 0; i < PER_SLAB; i++)
+		memset((void *)blocks[i], 0xee, 1024);
+	push_home(0, PER_SLAB);
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
+	block = (uintptr_t)heap_refill(heap, SC, &zero);
+	assert_false(zero);
+	assert_int_equal(block_link(block), 0);
+	assert_int_equal(((unsigned char *)block)[1000], 0xee);
+	heap_push_home(heap, slab_of(block), block);
+}
+
 static void refill_from_own_list_takes_it_whole(void **state)
 {
 	take(0, PER_SLAB);
@@ -228,6 +247,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(acquired_heap_has_empty_bins, start, end),
 		cmocka_unit_test_setup_teardown(refill_first_makes_slab_and_carves, start, end),
 		cmocka_unit_test_setup_teardown(refill_any_class_blocks_apart, start, end),
+		cmocka_unit_test_setup_teardown(refill_from_dirty_memory_clears_link, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_own_list_takes_it_whole, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_ready_slab, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_inbox, start, end),

@@ -157,6 +157,28 @@ static void destroyed_heap_takes_blocks_along(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+/* Its router read the owner before that ended, and pushed after the heap was taken up again. */
+static void drain_slab_of_former_owner_goes_to_pool(void **state)
+{
+	struct heap *h = acquire(bins, false);
+	struct slab *s = slab_new(SC);
+
+	slab_set_tag(s, 0);
+	s->carved = s->used = s->capacity;
+	blocks[0] = s->base;
+	block_set_link(s->base, slab_end(s));
+	atomic_store(&s->remote, remote_pack(s->base, 1, REMOTE_QUEUED));
+	atomic_store(&h->inbox.top, s);
+	heap_drain_inbox(h);
+	assert_true(inbox_is_empty(&h->inbox));
+	assert_int_equal(pool_count(SC), 1);
+	assert_int_equal(take_from(h), blocks[0]);
+	assert_int_equal(pool_count(SC), 0);
+	heap_flush(h);
+	heap_destroy_slabs(h);
+	assert_int_equal(hak_space.live, 0);
+}
+
 static void registry_knows_every_heap_once(void **state)
 {
 	struct heap *a = acquire(bins, false), *b = acquire(other_bins, false);
@@ -229,6 +251,7 @@ int main(void)
 		cmocka_unit_test_setup(retire_with_inbox_full_gives_all_back, start_empty),
 		cmocka_unit_test_setup(retire_without_adoption_next_heap_goes_on, start_empty),
 		cmocka_unit_test_setup(destroyed_heap_takes_blocks_along, start_empty),
+		cmocka_unit_test_setup(drain_slab_of_former_owner_goes_to_pool, start_empty),
 		cmocka_unit_test_setup(registry_knows_every_heap_once, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_retires_the_others, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_busy_heap_is_given_up, start_empty),

@@ -56,8 +56,10 @@ static void hold_long(unsigned index)
 	while (atomic_load(&arrived) != THREADS)
 		continue;
 	lock_acquire(&lock);
+	CHECK(inside++ == 0);
 	counter++;
 	sleep_ms(20);
+	inside--;
 	lock_release(&lock);
 }
 
