@@ -163,7 +163,8 @@ static void load_file(void) {
 		const char *hash = memchr(line.at, '#', line.len);
 		if (hash != NULL)
 			line.len = (size_t)(hash - line.at);
-		set_line(line);
+		if (nl != NULL || len < (ptrdiff_t)sizeof buf) /* else the line was cut */
+			set_line(line);
 		at += (size_t)((nl != NULL ? nl : end) - at) + 1;
 	}
 }

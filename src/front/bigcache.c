@@ -260,7 +260,7 @@ static struct large *victim(size_t most) {
 		if (is_stale(oldest))
 			excess = oldest->span.granules;
 		else if (excess != 0)
-			cache.evicted_ms = cache.now_ms | 1;
+			cache.evicted_ms = cache.now_ms != 0 ? cache.now_ms : 1;
 		if (excess != 0)
 			l = cut(oldest, min_size(excess, oldest->span.granules));
 		if (l != NULL) {

@@ -121,7 +121,7 @@ static bool purge_superslab(struct superslab *ss) {
 	superslab_put(ss, mask, mask & ~clean);
 	if (clean == mask)
 		return true;
-	purge.refused_ms = purge.now_ms | 1;
+	purge.refused_ms = purge.now_ms != 0 ? purge.now_ms : 1;
 	return false;
 }
 

