@@ -1,71 +1,90 @@
 /* SPDX-License-Identifier: MIT */
 #include "space/pagemap.h"
 
+#include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
 
-HAK_LAST_IN_BSS struct pagemap hak_pagemap;
+HAK_LAST_IN_BSS struct pagemap_root hak_far;
+HAK_LAST_IN_BSS struct pagemap_leaf hak_near;
+uintptr_t hak_near_base;
 
-/* The first leaf is part of the library's zero-initialised data: most processes need no other, and
-   untouched pages of it cost nothing. */
-HAK_LAST_IN_BSS struct pagemap_leaf hak_first_leaf;
+#define LEAF_BYTES (LEAF_GRANULES * GRANULE)
+/* Address space is handed out from the top down, but holes above the first mapping fill up later. */
+#define NEAR_ABOVE (LEAF_BYTES / 8)
 
-/* `lock` guards the making of leaves; they are never removed. */
+/* `lock` guards placing the window and making leaves; neither is ever undone. */
 static struct {
 	struct lock lock;
-	bool first_used;
+	bool placed;
 } state;
 
 struct lock *pagemap_lock(void) {
 	return &state.lock;
 }
 
-static uint32_t granule_of(uintptr_t addr) {
-	return (uint32_t)(addr >> GRANULE_SHIFT);
+static void place_window_locked(uintptr_t addr) {
+	if (state.placed)
+		return;
+	state.placed = true;
+	uintptr_t end = align_up(addr, GRANULE) + NEAR_ABOVE;
+	__atomic_store_n(&hak_near_base, end < LEAF_BYTES ? 0 : end - LEAF_BYTES, __ATOMIC_RELAXED);
 }
 
-static struct pagemap_leaf *leaf_at(uint32_t root_index) {
-	uintptr_t off = __atomic_load_n(&hak_pagemap.root[root_index], __ATOMIC_RELAXED);
-	return off == 0 ? NULL : (struct pagemap_leaf *)(void *)(pagemap_origin() + off);
-}
-
-static bool make_leaf(uint32_t root_index) {
-	lock_acquire(&state.lock);
-	struct pagemap_leaf *leaf = leaf_at(root_index);
-	if (leaf == NULL) {
-		leaf = state.first_used ? os_map(NULL, sizeof *leaf) : &hak_first_leaf;
-		if (leaf != NULL) {
-			state.first_used = true;
-			/* Relaxed: a fresh leaf is zero, which is what a reader without it assumes. */
-			__atomic_store_n(&hak_pagemap.root[root_index],
-			                      (uintptr_t)leaf - (uintptr_t)hak_pagemap.zero, __ATOMIC_RELAXED);
-		}
-	}
-	lock_release(&state.lock);
-	return leaf != NULL;
-}
-
-bool pagemap_cover(uintptr_t addr, size_t granules) {
-	uint32_t first = granule_of(addr) >> 16;
-	uint32_t last = (uint32_t)((addr >> GRANULE_SHIFT) + granules - 1) >> 16;
-	for (uint32_t r = first; r <= last; r++)
-		if (leaf_at(r) == NULL && !make_leaf(r))
-			return false;
+/* The leaf of a far address, made if there is none. */
+static bool make_leaf_locked(uintptr_t addr) {
+	uintptr_t i;
+	if (pagemap_leaf_of(addr, &i) != NULL)
+		return true;
+	struct pagemap_leaf *leaf = os_map(NULL, sizeof *leaf);
+	if (leaf == NULL)
+		return false;
+	/* Relaxed: a fresh leaf is zero, which is what a reader without it assumes. */
+	__atomic_store_n(&hak_far.offset[addr >> 32], (uintptr_t)leaf - (uintptr_t)hak_far.zero,
+	                 __ATOMIC_RELAXED);
 	return true;
 }
 
+/* Does every granule have a leaf? If not and `make`, makes what is missing. */
+static bool covered(uintptr_t addr, uintptr_t end, bool make) {
+	while (addr < end) {
+		uintptr_t i;
+		if (pagemap_near_index(addr) < LEAF_GRANULES) {
+			addr = hak_near_base + LEAF_BYTES;
+			continue;
+		}
+		if (make ? !make_leaf_locked(addr) : pagemap_leaf_of(addr, &i) == NULL)
+			return false;
+		addr = align_up(addr + 1, LEAF_BYTES);
+	}
+	return true;
+}
+
+bool pagemap_cover(uintptr_t addr, size_t granules) {
+	uintptr_t end = addr + (granules << GRANULE_SHIFT);
+	if (PAGEMAP_LOAD(&hak_near_base) != 0 && covered(addr, end, false))
+		return true;
+	lock_acquire(&state.lock);
+	place_window_locked(addr);
+	bool ok = covered(addr, end, true);
+	lock_release(&state.lock);
+	return ok;
+}
+
 void pagemap_set(uintptr_t addr, size_t granules, uint32_t tag, void *desc) {
-	uint32_t g = granule_of(addr);
-	for (size_t i = 0; i < granules; i++, g++) {
-		struct pagemap_leaf *leaf = leaf_at(g >> 16);
-		__atomic_store_n(&leaf->desc[g & 0xffff], desc, __ATOMIC_RELAXED);
+	for (size_t n = 0; n < granules; n++, addr += GRANULE) {
+		uintptr_t i;
+		struct pagemap_leaf *leaf = pagemap_leaf_of(addr, &i);
+		__atomic_store_n(&leaf->desc[i], desc, __ATOMIC_RELAXED);
 		/* Release: who reads this tag with acquire sees the descriptor and its contents. */
-		__atomic_store_n(&leaf->tag[g & 0xffff], tag, __ATOMIC_RELEASE);
+		__atomic_store_n(&leaf->tag[i], tag, __ATOMIC_RELEASE);
 	}
 }
 
 void pagemap_set_tag(uintptr_t addr, size_t granules, uint32_t tag) {
-	uint32_t g = granule_of(addr);
-	for (size_t i = 0; i < granules; i++, g++)
-		__atomic_store_n(&leaf_at(g >> 16)->tag[g & 0xffff], tag, __ATOMIC_RELEASE);
+	for (size_t n = 0; n < granules; n++, addr += GRANULE) {
+		uintptr_t i;
+		struct pagemap_leaf *leaf = pagemap_leaf_of(addr, &i);
+		__atomic_store_n(&leaf->tag[i], tag, __ATOMIC_RELEASE);
+	}
 }

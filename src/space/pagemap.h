@@ -2,12 +2,17 @@
 /*
  * The page map: what lies at an address.
  *
- *   address bits   47..32 root index | 31..16 leaf index | 15..0 offset in the granule
+ * A leaf holds, for each granule of 4 GiB, a tag (owner and class, for the fast path of free) and a
+ * descriptor pointer (slab or large block, for everything else).
  *
- * A leaf holds, per granule, a tag (owner and class, for the fast path of free) and a descriptor
- * pointer (slab or large block, for everything else). Root entries are byte offsets from the
- * permanent zero leaf, so an entry nobody wrote (0) leads to tag 0, "nobody's", without a branch,
- * and a lookup of any address never faults.
+ *   near   the window: 4 GiB placed around the first memory that is covered. Its leaf is part of the
+ *          library's zero-initialised data, so the fast path needs no dependent load to find it.
+ *   far    all other addresses, by a root:
+ *
+ *          address bits   47..32 root index | 31..16 leaf index | 15..0 offset in the granule
+ *
+ *          Root entries are byte offsets from the permanent zero leaf, so an entry nobody wrote (0)
+ *          leads to tag 0, "nobody's", without a branch, and a lookup of any address never faults.
  *
  * Tag: owner << TAG_OWNER_SHIFT | code. The code of a slab is its class's byte offset in an array of
  * bins (slab/size_class.h); the codes of what is not a slab stand below, with owner 0. So
@@ -51,12 +56,16 @@ struct pagemap_leaf {
 	void *desc[LEAF_GRANULES];
 };
 
-struct pagemap {
-	uint32_t zero[LEAF_GRANULES];  /* the tags of the permanent zero leaf */
-	uintptr_t root[ROOT_ENTRIES];  /* offset of a leaf from `zero` */
+struct pagemap_root {
+	uint32_t zero[LEAF_GRANULES];   /* the tags of the permanent zero leaf */
+	uintptr_t offset[ROOT_ENTRIES]; /* of a leaf from `zero` */
 };
-extern HAK_HIDDEN struct pagemap hak_pagemap;
-extern HAK_HIDDEN struct pagemap_leaf hak_first_leaf;
+extern HAK_HIDDEN struct pagemap_root hak_far;
+extern HAK_HIDDEN struct pagemap_leaf hak_near;
+
+/* Where the window begins. Until it is placed it lies at 0, where nothing of ours ever is. Written once,
+   before any tag is. */
+extern HAK_HIDDEN uintptr_t hak_near_base;
 
 /* A relaxed load; plain outside of race detectors, because compilers do not fold atomic loads into
    the instruction that uses them. Aligned words do not tear. */
@@ -66,24 +75,44 @@ extern HAK_HIDDEN struct pagemap_leaf hak_first_leaf;
 #define PAGEMAP_LOAD(p) (*(p))
 #endif
 
-/* Where leaves are counted from. They lie outside of hak_pagemap, which the compiler and sanitizers must
-   not hold against us. */
+/* Index in the near leaf; LEAF_GRANULES or more: the address is far. */
+HAK_INLINE uintptr_t pagemap_near_index(uintptr_t addr) {
+	/* Relaxed: who has an address of ours has it from somebody who has seen the window placed. */
+	return (addr - PAGEMAP_LOAD(&hak_near_base)) >> GRANULE_SHIFT;
+}
+
+/* Where leaves are counted from. They lie outside of hak_far, which the compiler and sanitizers must not
+   hold against us. */
 HAK_INLINE char *pagemap_origin(void) {
-	char *origin = (char *)hak_pagemap.zero;
+	char *origin = (char *)hak_far.zero;
 	__asm__("" : "+r"(origin));
 	return origin;
 }
 
 HAK_INLINE uint32_t pagemap_tag(uintptr_t addr) {
+	uintptr_t near = pagemap_near_index(addr);
+	/* Relaxed, here and below: see "Readers" above; a leaf's tags are zero until it is in use. */
+	if (HAK_LIKELY(near < LEAF_GRANULES))
+		return PAGEMAP_LOAD(&hak_near.tag[near]);
 	uint32_t g = (uint32_t)(addr >> GRANULE_SHIFT);
-	/* Relaxed: see "Readers" above; a leaf's tags are zero until it is in use. */
-	uintptr_t leaf = PAGEMAP_LOAD(&hak_pagemap.root[g >> 16]);
-#if defined(__SANITIZE_ADDRESS__)
-	const char *tags = pagemap_origin() + leaf;
-#else
-	const char *tags = (const char *)hak_pagemap.zero + leaf; /* an instruction less */
-#endif
+	const char *tags = pagemap_origin() + PAGEMAP_LOAD(&hak_far.offset[g >> 16]);
 	return PAGEMAP_LOAD((const uint32_t *)(const void *)tags + (g & 0xffff));
+}
+
+/* The leaf that an address belongs to, and its index there. NULL: there is none. An address beyond 48
+   bits, which pagemap_tag takes modulo 2^48, has none. */
+HAK_INLINE struct pagemap_leaf *pagemap_leaf_of(uintptr_t addr, uintptr_t *indexp) {
+	uintptr_t near = pagemap_near_index(addr);
+	if (HAK_LIKELY(near < LEAF_GRANULES)) {
+		*indexp = near;
+		return &hak_near;
+	}
+	uint32_t g = (uint32_t)(addr >> GRANULE_SHIFT);
+	*indexp = g & 0xffff;
+	if (addr >> 48 != 0)
+		return NULL;
+	uintptr_t offset = __atomic_load_n(&hak_far.offset[g >> 16], __ATOMIC_RELAXED);
+	return offset == 0 ? NULL : (struct pagemap_leaf *)(void *)(pagemap_origin() + offset);
 }
 
 /* What lies at an address. */
@@ -92,19 +121,16 @@ struct pagemap_entry {
 	void *desc; /* only if tag != TAG_NONE */
 };
 
-/* pagemap_tag for the slow paths: what the descriptor held when the tag was written is seen, and an
-   address beyond 48 bits, which the fast path takes modulo 2^48, is nobody's. */
+/* pagemap_tag for the slow paths: what the descriptor held when the tag was written is seen. */
 HAK_INLINE struct pagemap_entry pagemap_lookup(uintptr_t addr) {
-	uint32_t g = (uint32_t)(addr >> GRANULE_SHIFT);
-	uintptr_t offset = addr >> 48 != 0 ? 0
-		: __atomic_load_n(&hak_pagemap.root[g >> 16], __ATOMIC_RELAXED);
-	struct pagemap_leaf *leaf = (struct pagemap_leaf *)(void *)(pagemap_origin() + offset);
-	struct pagemap_entry e = { 0, NULL };
-	if (offset == 0)
+	struct pagemap_entry e = { TAG_NONE, NULL };
+	uintptr_t i;
+	struct pagemap_leaf *leaf = pagemap_leaf_of(addr, &i);
+	if (leaf == NULL)
 		return e;
 	/* Acquire: pairs with the release in pagemap_set; it orders the descriptor, too. */
-	e.tag = __atomic_load_n(&leaf->tag[g & 0xffff], __ATOMIC_ACQUIRE);
-	e.desc = __atomic_load_n(&leaf->desc[g & 0xffff], __ATOMIC_RELAXED);
+	e.tag = __atomic_load_n(&leaf->tag[i], __ATOMIC_ACQUIRE);
+	e.desc = __atomic_load_n(&leaf->desc[i], __ATOMIC_RELAXED);
 	return e;
 }
 

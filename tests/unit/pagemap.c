@@ -63,6 +63,27 @@ static void set_across_windows_found_on_both_sides(void **state)
 		assert_true(is_nobodys(start + i * GRANULE));
 }
 
+static void set_across_edges_of_near_window_found_on_both_sides(void **state)
+{
+	assert_true(pagemap_cover(3 * WINDOW, 1)); /* places it, if no test before did */
+	uintptr_t edges[] = { hak_near_base, hak_near_base + WINDOW };
+
+	assert_true(hak_near_base % GRANULE == 0);
+	for (unsigned e = 0; e < 2; e++) {
+		uintptr_t start = edges[e] - 2 * GRANULE;
+
+		assert_true(pagemap_cover(start, 4));
+		pagemap_set(start, 4, 32, desc);
+		for (unsigned i = 0; i < 4; i++) {
+			bool near = pagemap_near_index(start + i * GRANULE) < LEAF_GRANULES;
+
+			assert_int_equal(near, (i >= 2) == (e == 0));
+			assert_true(holds(start + i * GRANULE, 32, desc));
+		}
+		assert_true(is_nobodys(start - 1) && is_nobodys(start + 4 * GRANULE));
+	}
+}
+
 static void set_tag_alone_keeps_descriptor(void **state)
 {
 	uintptr_t addr = 7 * WINDOW;
@@ -133,6 +154,7 @@ int main(void)
 		cmocka_unit_test(lookup_unmapped_address_nobodys),
 		cmocka_unit_test(set_covered_range_found_everywhere),
 		cmocka_unit_test(set_across_windows_found_on_both_sides),
+		cmocka_unit_test(set_across_edges_of_near_window_found_on_both_sides),
 		cmocka_unit_test(set_tag_alone_keeps_descriptor),
 		cmocka_unit_test(lookup_noncanonical_address_nobodys),
 		cmocka_unit_test(cover_several_windows_all_usable),
