@@ -84,14 +84,10 @@ bool release_memory(struct heap *h, size_t keep) {
 
 static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 	struct bin *b = &h->bins[s->sc];
-	if (b->room > 0) {
-		b->room--;
-		bin_push(b, block);
-		return;
-	}
-	h->classes[s->sc].overflows++;
-	COUNT(h->count.bin_overflow);
-	heap_push_home(h, s, block);
+	if (b->room <= 0)
+		heap_make_room(h, s->sc);
+	b->room--;
+	bin_push(b, block);
 }
 
 /* Is the slab a locked heap's? Such a heap never gives a slab up, so the answer stays true. */

@@ -135,9 +135,21 @@ static void slab_gained_blocks(struct heap *h, struct slab *s) {
 		delete_slab(h, s);
 }
 
-void heap_push_home(struct heap *h, struct slab *s, uintptr_t block) {
-	slab_push(s, block);
-	slab_gained_blocks(h, s);
+void heap_send_home(struct heap *h, uintptr_t link) {
+	uintptr_t block = link_decode(link);
+	while (!link_is_end(block)) {
+		struct slab *s = slab_at(block);
+		uintptr_t first = block, last;
+		unsigned n = 0;
+		/* What was freed in a row often lies in one slab: such a run goes as it is. */
+		do {
+			last = block;
+			block = link_decode(block_link(last));
+			n++;
+		} while (!link_is_end(block) && slab_spans(s, block));
+		slab_push(s, first, last, n);
+		slab_gained_blocks(h, s);
+	}
 }
 
 void heap_drain_inbox(struct heap *h) {
@@ -218,6 +230,17 @@ static void *take_own_list(struct heap *h, struct bin *b, struct slab *s) {
 	return bin_pop(b);
 }
 
+/* Links `n` neighbours in the order of their addresses; returns the link to the first. */
+static uintptr_t link_run(const struct slab *s, uintptr_t first, unsigned n) {
+	if (n == 0)
+		return slab_end(s);
+	uintptr_t block = first;
+	for (; n > 1; n--, block += s->block_size)
+		block_set_link(block, link_encode(block + s->block_size));
+	block_set_link(block, slab_end(s));
+	return link_encode(first);
+}
+
 /* Carves the next blocks of the slab: one to hand out, the others for the bin. */
 static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	unsigned capacity = h->classes[s->sc].capacity;
@@ -226,13 +249,7 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	uintptr_t first = s->base + (size_t)s->carved * s->block_size;
 	s->carved += (uint16_t)n;
 	s->used += (uint16_t)n;
-	uintptr_t link = slab_end(s);
-	for (unsigned i = n - 1; i > 0; i--) {
-		uintptr_t block = first + (size_t)i * s->block_size;
-		block_set_link(block, link);
-		link = link_encode(block);
-	}
-	b->head = link;
+	b->head = link_run(s, first + s->block_size, n - 1);
 	b->room = (int32_t)capacity - (int32_t)(n - 1);
 	COUNT(h->count.refill_carve);
 	*zerop = s->fresh_is_zero;
@@ -241,9 +258,49 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	return (void *)first;
 }
 
-static void adapt_capacity(struct heap_class *hc, unsigned sc) {
-	hc->capacity = (uint16_t)policy_adapt(sc, hc->capacity, hc->overflows);
-	hc->overflows = 0;
+static void set_spare(struct heap_class *hc, const struct bin *b) {
+	hc->spare = b->head;
+	hc->spare_count = (uint16_t)(hc->capacity - b->room);
+}
+
+/* The bin and the spare blocks are two magazines (Bonwick): a program that frees and allocates around a
+   full bin does not move the same blocks home and back. */
+static void *take_spare(struct heap_class *hc, struct bin *b) {
+	b->head = hc->spare;
+	b->room = hc->capacity - (int32_t)hc->spare_count;
+	hc->spare_count = 0;
+	return bin_pop(b);
+}
+
+void heap_make_room(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	struct bin *b = &h->bins[sc], full = *b;
+	b->head = link_encode(link_decode(full.head) | 1); /* an end as good as any */
+	b->room = hc->capacity;
+	COUNT(h->count.bin_overflow);
+	if (hc->spare_count == 0) {
+		set_spare(hc, &full);
+		return;
+	}
+	hc->overran = true;
+	/* The older blocks go home; but a slab's whole list waits, in its order, to be used. */
+	uintptr_t home = full.head;
+	if (hc->spare_count <= hc->capacity) {
+		home = hc->spare;
+		set_spare(hc, &full);
+	}
+	heap_send_home(h, home);
+}
+
+static void adapt_capacity(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	if (!hc->overran)
+		return;
+	/* What went home when the bin ran over is missed now: it is too small for the program's rhythm. */
+	hc->overran = false;
+	unsigned more = policy_growth(sc, hc->capacity, h->grown);
+	hc->capacity += (uint16_t)more;
+	h->grown += more * (size_t)hak_size_classes[sc].size;
 }
 
 static void tick(struct heap *h) {
@@ -255,8 +312,10 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	*zerop = false;
+	if (hc->spare_count != 0)
+		return take_spare(hc, b);
 	tick(h);
-	adapt_capacity(hc, sc);
+	adapt_capacity(h, sc);
 	for (;;) {
 		struct slab *s = hc->current;
 		if (s != NULL) {
@@ -276,10 +335,16 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 /* ---- flush, retire, destroy ---- */
 
 static void flush_bin(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
-	void *p;
-	while ((p = bin_pop(b)) != NULL)
-		heap_push_home(h, slab_at((uintptr_t)p), (uintptr_t)p);
+	uintptr_t cached = b->head;
+	b->head = 0; /* reads as empty */
+	b->room = hc->capacity;
+	heap_send_home(h, cached);
+	if (hc->spare_count == 0)
+		return;
+	hc->spare_count = 0;
+	heap_send_home(h, hc->spare);
 }
 
 /* Calls `visit` for every slab of the heap; it may remove the slab. */
@@ -330,6 +395,7 @@ void heap_retire(struct heap *h) {
 }
 
 static void destroy_slab(struct heap *h, struct slab *s) {
+	h->classes[s->sc].spare_count = 0;
 	delete_slab(h, s);
 }
 
@@ -387,6 +453,7 @@ void heap_forget_free(struct heap *h) {
 		struct heap_class *hc = &h->classes[sc];
 		hc->current = NULL;
 		hc->ready.first = NULL;
+		hc->spare_count = 0;
 		for (struct list_node *n = hc->all.first; n != NULL; n = n->next) {
 			struct slab *s = of_all_node(n);
 			s->ready = (struct list_node){ 0 };

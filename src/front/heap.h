@@ -27,8 +27,10 @@ struct heap_class {
 	struct slab *current;
 	struct list ready;
 	struct list all;
-	uint16_t capacity;  /* blocks the bin may hold */
-	uint16_t overflows; /* frees that found the bin full since the last refill */
+	uintptr_t spare;      /* a second bin's worth of blocks: link value of the first */
+	uint16_t spare_count; /* blocks there; 0: `spare` means nothing */
+	uint16_t capacity;    /* blocks the bin may hold */
+	bool overran;         /* since the last refill blocks went home because the bin was full */
 };
 
 /* Slow-path events, counted by the heap's thread; read by others without order, as counters. */
@@ -36,7 +38,7 @@ struct heap_class {
 
 struct heap_counters {
 	uint64_t refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt, refill_fresh;
-	uint64_t bin_overflow, remote_free;
+	uint64_t bin_overflow, remote_free; /* full bins; blocks freed that are others' */
 	uint64_t slab_deleted; /* counted always: release_memory goes by it */
 };
 
@@ -48,6 +50,7 @@ struct heap {
 	bool is_first;           /* the process's first heap, which may use the nursery */
 	volatile bool busy;      /* its thread is inside a slow path (read after fork) */
 	uint32_t ticks;          /* refills, for looking at the clock now and then */
+	size_t grown;            /* bytes by which bins have grown beyond their first capacity */
 	struct heap *next;       /* registry of all heaps; constant */
 	struct heap *next_idle;  /* under the registry lock */
 	struct heap_counters count;
@@ -66,8 +69,12 @@ void heap_retire(struct heap *h);
    be all zero. NULL: out of memory. */
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop);
 
-/* Puts a block of one of the heap's slabs on the slab's own list. */
-void heap_push_home(struct heap *h, struct slab *s, uintptr_t block);
+/* Empties the bin of class `sc`, which is full: its blocks become the spare ones, or older blocks or they
+   themselves go home. */
+void heap_make_room(struct heap *h, unsigned sc);
+
+/* Puts a chain of blocks of the heap's slabs on their slabs' own lists. */
+void heap_send_home(struct heap *h, uintptr_t link);
 
 /* Takes up what other threads freed. */
 void heap_drain_inbox(struct heap *h);

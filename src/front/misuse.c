@@ -115,7 +115,10 @@ HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
 		return true;
 	for (const struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		const struct bin *bins = h->bins;
+		const struct heap_class *hc = &h->classes[s->sc];
 		if (bins != NULL && list_contains(s->sc, bins[s->sc].head, block))
+			return true;
+		if (hc->spare_count != 0 && list_contains(s->sc, hc->spare, block))
 			return true;
 		if (outbox_contains(&h->outbox, s, block))
 			return true;

@@ -7,8 +7,9 @@
 
 enum {
 	INITIAL_BYTES = 4096,
-	MAX_BYTES = 128 * 1024,
-	MIN_BLOCKS = 8,
+	MAX_BYTES = 512 * 1024,
+	MAX_GROWN = 2 * 1024 * 1024,
+	MIN_BLOCKS = 16,
 	INITIAL_BLOCKS = 64,
 	MAX_BLOCKS = 256,
 	CARVE_BYTES = 4096, /* touch one page at a time */
@@ -31,11 +32,10 @@ unsigned policy_max_capacity(unsigned sc) {
 	return clamp_blocks(MAX_BYTES, sc, MAX_BLOCKS);
 }
 
-unsigned policy_adapt(unsigned sc, unsigned capacity, unsigned overflows) {
-	/* A bin that ran over and then empty again is too small for the program's rhythm. */
-	if (overflows < capacity / 2)
-		return capacity;
-	return (unsigned)min_size((size_t)capacity * 2, policy_max_capacity(sc));
+unsigned policy_growth(unsigned sc, unsigned capacity, size_t grown) {
+	size_t more = min_size((size_t)capacity * 2, policy_max_capacity(sc)) - capacity;
+	size_t bytes = grown < MAX_GROWN ? MAX_GROWN - grown : 0;
+	return (unsigned)min_size(more, bytes / hak_size_classes[sc].size);
 }
 
 unsigned policy_carve(unsigned sc, unsigned capacity) {

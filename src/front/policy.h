@@ -9,8 +9,9 @@
 unsigned policy_initial_capacity(unsigned sc);
 unsigned policy_max_capacity(unsigned sc);
 
-/* The capacity after a refill that was preceded by `overflows` frees into a full bin. */
-unsigned policy_adapt(unsigned sc, unsigned capacity, unsigned overflows);
+/* Blocks to add to a bin that is too small, in a heap whose bins have grown by `grown` bytes so far: what
+   a thread may cache is bounded in all. */
+unsigned policy_growth(unsigned sc, unsigned capacity, size_t grown);
 
 /* Blocks to carve at a time. */
 unsigned policy_carve(unsigned sc, unsigned capacity);

@@ -10,9 +10,9 @@
  * A bin:
  *   head   link value of the first block (slab/slab.h): what is stored in a block that is pushed
  *   room   blocks it may still take; negative when a whole slab list was moved in
- *   magic  the class's divisibility constant: for a slab of one granule, an offset is a multiple of
- *          the block size iff offset * magic mod 2^32 < magic (Lemire, Kaser, Kurz 2019; exact for
- *          16-bit offsets and sizes). 0 sends every free out of line.
+ *   magic  the class's divisibility constant: an offset in a slab is a multiple of the block size iff
+ *          offset * magic mod 2^32 < magic (Lemire, Kaser, Kurz 2019; exact for 16-bit offsets and
+ *          sizes up to 2^15). 0 sends every free out of line.
  */
 #ifndef HAK_FRONT_TCACHE_H
 #define HAK_FRONT_TCACHE_H

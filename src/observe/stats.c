@@ -96,7 +96,7 @@ static void print_counters(void) {
 		{ "refills from slab lists", NULL, sum.refill_own },
 		{ "refills by carving", NULL, sum.refill_carve },
 		{ "fresh slabs", NULL, sum.refill_fresh },
-		{ "frees into full bins", NULL, sum.bin_overflow },
+		{ "full bins", NULL, sum.bin_overflow },
 		{ "remote frees", NULL, sum.remote_free },
 	};
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)

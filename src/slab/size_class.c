@@ -2,6 +2,7 @@
 #include "slab/size_class.h"
 
 #include "base/bits.h"
+#include "space/pagemap.h"
 
 /* X(class, size of the class below, size) */
 #define CLASS_LIST(X) \
@@ -14,21 +15,18 @@
 	X(32, 960, 1024) X(33, 1024, 1152) X(34, 1152, 1280) X(35, 1280, 1408) X(36, 1408, 1536) \
 	X(37, 1536, 1664) X(38, 1664, 1792) X(39, 1792, 1920) X(40, 1920, 2048) \
 	X(41, 2048, 2560) X(42, 2560, 3072) X(43, 3072, 3584) X(44, 3584, 4096) \
-	X(45, 4096, 5120) X(46, 5120, 6144) X(47, 6144, 7168) X(48, 7168, 8192) \
-	X(49, 8192, 10240) X(50, 10240, 12288) X(51, 12288, 14336) X(52, 14336, 16384) \
-	X(53, 16384, 20480) X(54, 20480, 24576) X(55, 24576, 28672) X(56, 28672, 32768)
+	X(45, 4096, 4672) X(46, 4672, 5440) X(47, 5440, 6528) X(48, 6528, 7232) X(49, 7232, 8192) \
+	X(50, 8192, 9344) X(51, 9344, 10880) X(52, 10880, 13056) X(53, 13056, 16384) \
+	X(54, 16384, 21824) X(55, 21824, 32768)
 
-/* Classes up to 4 KiB take one granule; the larger ones enough for 16 blocks. */
-#define GRANULES(size) \
-	((size) <= 4096 ? 1 : (size) <= 8192 ? 2 : (size) <= 12288 ? 3 : (size) <= 16384 ? 4 : (size) / 4096)
-#define CAPACITY(size) (GRANULES(size) * 65536 / (size))
-#define MAGIC(size) (GRANULES(size) == 1 ? (uint32_t)((((uint64_t)1 << 32) + (size) - 1) / (size)) : 0)
+#define CAPACITY(size) (GRANULE / (size))
+#define MAGIC(size) (uint32_t)((((uint64_t)1 << 32) + (size) - 1) / (size))
 
 #define INVERSE(size) ((((uint64_t)1 << SC_INVERSE_SHIFT) + (size) - 1) / (size))
 
 #define ROW(class, below, bytes) \
 	[class] = { .size = bytes, .magic = MAGIC(bytes), .inverse = INVERSE(bytes), \
-	            .capacity = CAPACITY(bytes), .granules = GRANULES(bytes) },
+	            .capacity = CAPACITY(bytes) },
 const struct size_class hak_size_classes[SC_COUNT] = { CLASS_LIST(ROW) };
 
 #define CODES(class, below, bytes) [(below) / 16 + 1 ... (bytes) / 16] = (class) << SC_CODE_SHIFT,

@@ -8,13 +8,21 @@
  *   17..24     288 .. 512                        32
  *   25..32     576 .. 1024                       64      Tiny: up to here
  *   33..40     1152 .. 2048                      128
- *   41..48     2560 .. 8192                      a quarter of the power of two below
+ *   41..44     2560 .. 4096                      512
+ *   45..49     4672 .. 8192                      1/14 .. 1/8 of a granule
  *                                                        Small: up to here
- *   49..56     10240 .. 32768                    likewise
+ *   50..55     9344 .. 32768                     1/7 .. 1/2 of a granule
  *                                                        Mid: up to here
  *
- * So at most 1/8 of a block above 128 bytes is waste up to 2 KiB, 1/5 above. Class 0 is reserved so that zeroed
- * thread-local memory is inert: tag 0 leads to bin 0, whose magic 0 refuses every block.
+ * Slabs are one granule, so above 4 KiB what counts is how many blocks fit one: these sizes are a
+ * granule's k-th parts, rounded down to cache lines. That they are no multiples of a page spreads the
+ * blocks over the sets of the caches.
+ *
+ * At most 1/8 of a block above 128 bytes is waste up to 2 KiB, 1/5 up to 13 KiB. Above, it can be a
+ * third; but that is address space: pages behind what the program uses are not touched.
+ *
+ * Class 0 is reserved so that zeroed thread-local memory is inert: tag 0 leads to bin 0, whose magic 0
+ * refuses every block.
  *
  * A class's *code* is the byte offset of its bin in an array of 16-byte bins: what tags and the
  * lookup table hold, so the fast paths need no multiplication.
@@ -25,7 +33,7 @@
 #include "base/compiler.h"
 
 enum {
-	SC_COUNT = 57,
+	SC_COUNT = 56,
 	SC_CODE_SHIFT = 4,
 	SC_CODE_END = SC_COUNT << SC_CODE_SHIFT,
 	SC_TINY_MAX = 1024,
@@ -37,15 +45,14 @@ enum {
 /* What one class is made of. */
 struct size_class {
 	uint32_t size;     /* block, bytes */
-	uint32_t magic;    /* ceil(2^32 / size) for one-granule slabs, 0 otherwise; front/tcache.h */
+	uint32_t magic;    /* ceil(2^32 / size); front/tcache.h */
 	uint64_t inverse;  /* ceil(2^SC_INVERSE_SHIFT / size), see sc_index */
 	uint16_t capacity; /* blocks in a slab */
-	uint16_t granules; /* granules in a slab */
 };
 extern HAK_HIDDEN const struct size_class hak_size_classes[SC_COUNT];
 
 /* offset / size without a division. Exact: with inverse = (2^44 + e) / size, e < size, the error is
-   offset * e / 2^44 / size < 1 / size, since offset < 2^19 and e < 2^15. */
+   offset * e / 2^44 / size < 1 / size, since offset < 2^16 and e < 2^15. */
 #define SC_INVERSE_SHIFT 44
 HAK_INLINE uint32_t sc_index(unsigned sc, uintptr_t offset) {
 	return (uint32_t)(offset * hak_size_classes[sc].inverse >> SC_INVERSE_SHIFT);

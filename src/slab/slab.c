@@ -75,7 +75,7 @@ struct slab *slab_new(unsigned sc) {
 	if (s == NULL)
 		return NULL;
 	struct span span;
-	if (!span_alloc(c->granules, SPAN_SLAB, &span)) {
+	if (!span_alloc(1, SPAN_SLAB, &span)) {
 		put_descriptor(s);
 		return NULL;
 	}
@@ -87,7 +87,6 @@ struct slab *slab_new(unsigned sc) {
 	s->capacity = c->capacity;
 	s->block_size = c->size;
 	s->sc = (uint8_t)sc;
-	s->granules = (uint8_t)c->granules;
 	/* Relaxed: nobody knows this slab yet. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
@@ -95,10 +94,10 @@ struct slab *slab_new(unsigned sc) {
 }
 
 void slab_delete(struct slab *s) {
-	struct span span = { .base = (void *)s->base, .granules = s->granules, .ss = s->ss,
+	struct span span = { .base = (void *)s->base, .granules = 1, .ss = s->ss,
 	                     .last_size = s->block_size };
 	/* What was never carved is as clean as it was at the start. */
-	size_t touched = s->fresh_is_zero ? s->carved * (size_t)s->block_size : s->granules * GRANULE;
+	size_t touched = s->fresh_is_zero ? s->carved * (size_t)s->block_size : GRANULE;
 	/* A descriptor that is handed out anew must not look like this slab before it is filled in: a
 	   fork child goes by what it says. Relaxed: the slab is ours alone. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
@@ -108,7 +107,7 @@ void slab_delete(struct slab *s) {
 }
 
 void slab_set_tag(struct slab *s, uint32_t owner_tag) {
-	pagemap_set(s->base, s->granules, owner_tag | (uint32_t)s->sc << SC_CODE_SHIFT, s);
+	pagemap_set(s->base, 1, owner_tag | (uint32_t)s->sc << SC_CODE_SHIFT, s);
 }
 
 void slab_rebuild(void) {

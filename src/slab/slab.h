@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Slab: blocks of one size class in one or a few granules. The descriptor lives in metadata memory.
+ * Slab: blocks of one size class in one granule. The descriptor lives in metadata memory.
  *
- *   base                                       base + granules * GRANULE
+ *   base                                       base + GRANULE
  *   | block 0 | block 1 | ... | carved blocks | never touched ............ | tail (< a block) |
  *
  * Every block is in exactly one place: with the program, in a bin, in an outbox, on the slab's own
@@ -27,6 +27,7 @@
 
 #include "base/list.h"
 #include "slab/size_class.h"
+#include "space/pagemap.h"
 #include "space/superslab.h"
 
 struct inbox;
@@ -42,10 +43,9 @@ struct slab {
 	uint16_t left_remote;  /* blocks seen and left on the remote list, see remote_unqueue */
 	uint32_t block_size;   /* bytes */
 	uint8_t sc;            /* size class */
-	uint8_t granules;
 	bool fresh_is_zero;    /* memory not carved yet reads as zero */
 	bool in_use;           /* false: the descriptor is on the free list (under the slab lock) */
-	struct superslab *ss;  /* where the granules came from; NULL: mapped alone */
+	struct superslab *ss;  /* where the granule came from; NULL: mapped alone */
 	struct list_node ready; /* in the owner's ready list */
 
 	/* Second line: other threads'. */
@@ -107,12 +107,17 @@ HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
 	return index < s->carved && (uintptr_t)index * s->block_size == off;
 }
 
-/* Puts a block on the own list. Owner. */
-HAK_INLINE void slab_push(struct slab *s, uintptr_t block) {
-	block_set_link(block, s->free);
-	s->free = link_encode(block);
-	s->free_count++;
-	s->used--;
+/* Is `addr` in the slab's memory? */
+HAK_INLINE bool slab_spans(const struct slab *s, uintptr_t addr) {
+	return addr - s->base < GRANULE;
+}
+
+/* Puts `count` blocks, linked from `first` to `last`, on the own list. Owner. */
+HAK_INLINE void slab_push(struct slab *s, uintptr_t first, uintptr_t last, unsigned count) {
+	block_set_link(last, s->free);
+	s->free = link_encode(first);
+	s->free_count += (uint16_t)count;
+	s->used -= (uint16_t)count;
 }
 
 HAK_INLINE bool slab_has_uncarved(const struct slab *s) {

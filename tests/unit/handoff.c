@@ -97,7 +97,7 @@ static void hand_out(struct owner *o, uint64_t *seed)
 		return;
 	}
 	CHECK(atomic_exchange(holder_of(block), 0) == IN_HAND);
-	slab_push(o->slab[i], block);
+	slab_push(o->slab[i], block, block, 1);
 	sched_yield();
 }
 

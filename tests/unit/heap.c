@@ -52,10 +52,16 @@ static void take(unsigned from, unsigned to)
 		blocks[i] = take_from(heap, SC);
 }
 
+static void send_home(uintptr_t block)
+{
+	block_set_link(block, slab_end(slab_of(block)));
+	heap_send_home(heap, link_encode(block));
+}
+
 static void push_home(unsigned from, unsigned to)
 {
 	for (unsigned i = from; i < to; i++)
-		heap_push_home(heap, slab_of(blocks[i]), blocks[i]);
+		send_home(blocks[i]);
 }
 
 /* As another thread would. */
@@ -90,7 +96,7 @@ static void refill_first_makes_slab_and_carves(void **state)
 	assert_int_equal(pagemap_tag((uintptr_t)p), heap->tag | SC << SC_CODE_SHIFT);
 	assert_int_equal(slab_of((uintptr_t)p)->carved,
 		policy_carve(SC, heap->classes[SC].capacity));
-	heap_push_home(heap, slab_of((uintptr_t)p), (uintptr_t)p);
+	send_home((uintptr_t)p);
 }
 
 static void refill_any_class_blocks_apart(void **state)
@@ -106,7 +112,7 @@ static void refill_any_class_blocks_apart(void **state)
 		for (unsigned i = 0; i < 40; i++)
 			assert_true(bytes_are((void *)taken[i], size, (unsigned char)(i + 1)));
 		for (unsigned i = 0; i < 40; i++)
-			heap_push_home(heap, slab_of(taken[i]), taken[i]);
+			send_home(taken[i]);
 	}
 }
 
@@ -126,7 +132,7 @@ static void refill_from_dirty_memory_clears_link(void **state)
 	assert_false(zero);
 	assert_int_equal(block_link(block), 0);
 	assert_int_equal(((unsigned char *)block)[1000], 0xee);
-	heap_push_home(heap, slab_of(block), block);
+	send_home(block);
 }
 
 static void refill_from_own_list_takes_it_whole(void **state)
@@ -215,14 +221,95 @@ static void capacity_overrun_bin_grows(void **state)
 	unsigned capacity = heap->classes[SC].capacity;
 
 	take(0, 1);
-	heap->classes[SC].overflows = (uint16_t)(10 * capacity);
+	heap->classes[SC].overran = true;
 	while (bin_pop(&bins[SC]) != NULL)
 		continue;
 	take(1, 2);
 	assert_true(heap->classes[SC].capacity > capacity);
-	assert_int_equal(heap->classes[SC].overflows, 0);
+	assert_false(heap->classes[SC].overran);
 	heap_destroy_slabs(heap);
 	heap = heap_acquire(bins, false);
+}
+
+/* As free does with a block that its bin has no room for. */
+static void free_here(uintptr_t block)
+{
+	struct bin *b = &bins[SC];
+
+	if (b->room <= 0)
+		heap_make_room(heap, SC);
+	b->room--;
+	bin_push(b, block);
+}
+
+static void full_bin_becomes_spare_and_comes_back(void **state)
+{
+	unsigned capacity = heap->classes[SC].capacity;
+	uint64_t carved;
+
+	take(0, 2 * capacity);
+	while (bin_pop(&bins[SC]) != NULL)
+		continue;
+	bins[SC].room = (int32_t)capacity;
+	carved = heap->count.refill_carve;
+	for (unsigned i = 0; i < 2 * capacity; i++)
+		free_here(blocks[i]);
+	assert_int_equal(bins[SC].room, 0);
+	assert_int_equal(heap->classes[SC].spare_count, capacity);
+	assert_false(heap->classes[SC].overran);
+	for (unsigned i = 2 * capacity; i-- > 0;)
+		assert_int_equal(take_from(heap, SC), blocks[i]);
+	assert_int_equal(heap->count.refill_carve, carved);
+	push_home(0, 2 * capacity);
+}
+
+/* Each time the older half goes home, each run of blocks to its own slab. */
+static void full_bin_with_spare_sends_older_blocks_home(void **state)
+{
+	unsigned capacity = heap->classes[SC].capacity, all = 4 * PER_SLAB;
+	unsigned order[4 * PER_SLAB], home = 0;
+	uint64_t seed = 9;
+
+	take(0, all);
+	heap_send_home(heap, bins[SC].head);
+	bins[SC].head = 0;
+	bins[SC].room = (int32_t)capacity;
+	for (unsigned i = 0; i < all; i++)
+		order[i] = i;
+	for (unsigned i = all - 1; i > 0; i--) {
+		unsigned j = (unsigned)(next_random(&seed) % (i + 1)), t = order[i];
+		order[i] = order[j];
+		order[j] = t;
+	}
+	for (unsigned i = 0; i < all; i++) {
+		free_here(blocks[order[i]]);
+		if (i + 1 > 2 * capacity && (i + 1) % capacity == 1)
+			home += capacity;
+	}
+	assert_true(heap->classes[SC].overran && home > 0);
+	unsigned cached = capacity - (unsigned)bins[SC].room + heap->classes[SC].spare_count;
+	assert_int_equal(cached, all - home);
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
+}
+
+/* A slab's whole list that is larger than the bin is set aside once and not sent home again. */
+static void whole_list_set_aside_is_used_up_first(void **state)
+{
+	unsigned capacity = heap->classes[SC].capacity;
+
+	take(0, PER_SLAB);
+	push_home(0, PER_SLAB - 2 * capacity);
+	take(0, 1);
+	assert_true(bins[SC].room < 0);
+	for (unsigned i = 0; i < 2 * capacity; i++)
+		free_here(blocks[PER_SLAB - 1 - i]);
+	assert_int_equal(heap->classes[SC].spare_count, PER_SLAB - 2 * capacity - 1);
+	assert_int_equal(bins[SC].room, 0);
+	free_here(blocks[0]);
+	assert_int_equal(heap->classes[SC].spare_count, PER_SLAB - 2 * capacity - 1);
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
 }
 
 static void flush_brings_everything_home(void **state)
@@ -255,6 +342,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(refill_adopts_before_it_maps, start, end),
 		cmocka_unit_test_setup_teardown(slab_empty_and_not_needed_deleted, start, end),
 		cmocka_unit_test_setup_teardown(capacity_overrun_bin_grows, start, end),
+		cmocka_unit_test_setup_teardown(full_bin_becomes_spare_and_comes_back, start, end),
+		cmocka_unit_test_setup_teardown(full_bin_with_spare_sends_older_blocks_home, start, end),
+		cmocka_unit_test_setup_teardown(whole_list_set_aside_is_used_up_first, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
 	};
 

@@ -50,8 +50,10 @@ static struct slab *slab_of(uintptr_t block)
 
 static void push_home(struct heap *h)
 {
-	for (unsigned i = 0; i < BLOCKS; i++)
-		heap_push_home(h, slab_of(blocks[i]), blocks[i]);
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		block_set_link(blocks[i], slab_end(slab_of(blocks[i])));
+		heap_send_home(h, link_encode(blocks[i]));
+	}
 }
 
 static void post_all(void)
@@ -147,7 +149,7 @@ static void destroyed_heap_takes_blocks_along(void **state)
 	struct heap *h = acquire(bins, true);
 
 	take(h);
-	slab_push(slab_of(blocks[99]), blocks[99]);
+	slab_push(slab_of(blocks[99]), blocks[99], blocks[99], 1);
 	heap_destroy_slabs(h);
 	assert_int_equal(hak_space.live, 0);
 	h = acquire(bins, true);

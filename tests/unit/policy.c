@@ -22,29 +22,41 @@ static void capacity_fixed_by_setting_stays(void **state)
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
 		assert_int_equal(policy_initial_capacity(sc), 100);
 		assert_int_equal(policy_max_capacity(sc), 100);
-		assert_int_equal(policy_adapt(sc, 100, 100000), 100);
+		assert_int_equal(policy_growth(sc, 100, 0), 0);
 	}
 	hak_settings.cache_blocks = 0;
 }
 
-static void adapt_without_overflow_keeps_capacity(void **state)
-{
-	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		assert_int_equal(policy_adapt(sc, policy_initial_capacity(sc), 0),
-			policy_initial_capacity(sc));
-}
-
-static void adapt_with_overflow_grows_to_maximum(void **state)
+static void growth_repeated_reaches_maximum(void **state)
 {
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
 		unsigned capacity = policy_initial_capacity(sc), most = policy_max_capacity(sc);
 		for (int i = 0; i < 8; i++) {
-			unsigned next = policy_adapt(sc, capacity, capacity);
-			assert_true(next > capacity || capacity == most);
-			capacity = next;
+			unsigned more = policy_growth(sc, capacity, 0);
+			assert_true(more > 0 || capacity == most);
+			capacity += more;
 		}
 		assert_int_equal(capacity, most);
 	}
+}
+
+static void growth_all_classes_bounded_in_bytes(void **state)
+{
+	unsigned capacity[SC_COUNT], more;
+	size_t grown = 0, before;
+
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
+		capacity[sc] = policy_initial_capacity(sc);
+	do {
+		before = grown;
+		for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+			more = policy_growth(sc, capacity[sc], grown);
+			capacity[sc] += more;
+			grown += (size_t)more * hak_size_classes[sc].size;
+		}
+	} while (grown != before);
+	assert_in_range(grown, 1, 2 * HAK_MIB);
+	assert_int_equal(policy_growth(1, 8, 100 * HAK_MIB), 0);
 }
 
 static void carve_any_class_at_most_page_and_bin(void **state)
@@ -63,8 +75,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(capacity_any_class_within_bounds),
 		cmocka_unit_test(capacity_fixed_by_setting_stays),
-		cmocka_unit_test(adapt_without_overflow_keeps_capacity),
-		cmocka_unit_test(adapt_with_overflow_grows_to_maximum),
+		cmocka_unit_test(growth_repeated_reaches_maximum),
+		cmocka_unit_test(growth_all_classes_bounded_in_bytes),
 		cmocka_unit_test(carve_any_class_at_most_page_and_bin),
 	};
 

@@ -19,7 +19,7 @@ static struct slab *published(unsigned home)
 	struct slab *s = fixture_slab(SC, &old_owner, OUT);
 
 	for (unsigned i = 0; i < home; i++)
-		slab_push(s, fixture_block(s, i));
+		slab_push(s, fixture_block(s, i), fixture_block(s, i), 1);
 	remote_disown(s);
 	return s;
 }

@@ -95,7 +95,7 @@ static void unqueue_leaves_list_and_queues_again(void **state)
 {
 	struct slab *s = slab_with(OUT);
 
-	slab_push(s, fixture_block(s, 7));
+	slab_push(s, fixture_block(s, 7), fixture_block(s, 7), 1);
 	fixture_post(s, 0, 3);
 	inbox_take(&inbox, false);
 	remote_unqueue(s);
@@ -112,7 +112,7 @@ static void all_home_counts_remote_list(void **state)
 	struct slab *s = slab_with(3);
 
 	assert_false(remote_all_home(s));
-	slab_push(s, fixture_block(s, 0));
+	slab_push(s, fixture_block(s, 0), fixture_block(s, 0), 1);
 	fixture_post(s, 1, 2);
 	assert_false(remote_all_home(s)); /* queued */
 	inbox_take(&inbox, false);
@@ -125,7 +125,7 @@ static void disown_with_blocks_publishes(void **state)
 {
 	struct slab *s = slab_with(OUT);
 
-	slab_push(s, fixture_block(s, 0));
+	slab_push(s, fixture_block(s, 0), fixture_block(s, 0), 1);
 	assert_int_equal(fixture_owner(s), FIXTURE_TAG);
 	remote_disown(s);
 	assert_int_equal(pool_count(SC), 1);

@@ -41,26 +41,25 @@ static void slab_new_any_class_is_empty(void **state)
 		assert_int_equal(s->base % GRANULE, 0);
 		assert_int_equal(s->block_size, c->size);
 		assert_int_equal(s->capacity, c->capacity);
-		assert_int_equal(s->granules, c->granules);
 		assert_int_equal(s->free_count + s->used + s->carved + s->left_remote, 0);
 		assert_int_equal(fixture_count(s, s->free), 0);
 		assert_int_equal(fixture_word(s), 0);
 		assert_null(atomic_load(&s->owner));
 		assert_true(slab_has_uncarved(s));
-		assert_int_equal(hak_space.live, c->granules);
+		assert_int_equal(hak_space.live, 1);
 		slab_delete(s);
 		assert_int_equal(hak_space.live, 0);
 	}
 }
 
-static void slab_tagged_found_from_every_granule(void **state)
+static void slab_tagged_found_from_every_address(void **state)
 {
 	unsigned sc = SC_COUNT - 1;
 	struct slab *s = slab_new(sc);
 
 	slab_set_tag(s, FIXTURE_TAG);
-	for (unsigned i = 0; i < s->granules; i++) {
-		struct pagemap_entry e = pagemap_lookup(s->base + i * GRANULE + 5);
+	for (size_t offset = 0; offset < GRANULE; offset += 4095) {
+		struct pagemap_entry e = pagemap_lookup(s->base + offset);
 		assert_int_equal(e.tag, FIXTURE_TAG | sc << SC_CODE_SHIFT);
 		assert_ptr_equal(e.desc, s);
 	}
@@ -73,7 +72,7 @@ static void block_only_where_carved_ones_begin(void **state)
 	for (unsigned sc = 1; sc < SC_COUNT; sc += 5) {
 		struct slab *s = fixture_slab(sc, NULL, hak_size_classes[sc].capacity / 2);
 		size_t next = 0, wrong = 0;
-		for (size_t offset = 0; offset < s->granules * GRANULE; offset++) {
+		for (size_t offset = 0; offset < GRANULE; offset++) {
 			bool begins = offset == next && offset / s->block_size < s->carved;
 			wrong += slab_has_block(s, s->base + offset) != begins;
 			next += offset == next ? s->block_size : 0;
@@ -89,7 +88,7 @@ static void pushed_blocks_come_last_first(void **state)
 	uintptr_t link;
 
 	for (unsigned i = 0; i < 10; i++)
-		slab_push(s, fixture_block(s, i));
+		slab_push(s, fixture_block(s, i), fixture_block(s, i), 1);
 	assert_int_equal(s->free_count, 10);
 	assert_int_equal(s->used, 0);
 	assert_int_equal(fixture_count(s, s->free), 10);
@@ -102,21 +101,21 @@ static void pushed_blocks_come_last_first(void **state)
 
 static void deleted_slab_dirty_as_far_as_carved(void **state)
 {
-	struct slab *s = slab_new(SC_COUNT - 1); /* 32 KiB blocks, 8 granules */
+	struct slab *s = slab_new(SC_COUNT - 1);
 
 	assert_true(s->fresh_is_zero);
 	slab_delete(s);
 	assert_int_equal(hak_space.dirty, 0);
 	s = slab_new(SC_COUNT - 1);
 	assert_true(s->fresh_is_zero);
-	s->carved = 3;
-	memset((void *)s->base, 1, 3 * SC_MAX_SIZE);
+	s->carved = 1;
+	memset((void *)s->base, 1, SC_MAX_SIZE);
 	slab_delete(s);
-	assert_int_equal(hak_space.dirty, 2);
+	assert_int_equal(hak_space.dirty, 1);
 	s = slab_new(1);
 	assert_false(s->fresh_is_zero);
 	slab_delete(s);
-	assert_int_equal(hak_space.dirty, 2);
+	assert_int_equal(hak_space.dirty, 1);
 }
 
 static void count_one(struct slab *s, void *arg)
@@ -160,7 +159,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(key_any_random_words_odd_and_far_from_data),
 		cmocka_unit_test_setup(slab_new_any_class_is_empty, start_empty),
-		cmocka_unit_test_setup(slab_tagged_found_from_every_granule, start_empty),
+		cmocka_unit_test_setup(slab_tagged_found_from_every_address, start_empty),
 		cmocka_unit_test_setup(block_only_where_carved_ones_begin, start_empty),
 		cmocka_unit_test_setup(pushed_blocks_come_last_first, start_empty),
 		cmocka_unit_test_setup(deleted_slab_dirty_as_far_as_carved, start_empty),
