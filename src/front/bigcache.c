@@ -16,7 +16,7 @@ enum {
 	CLOCK_EVERY = 64,
 	REGRET_MAX = 2,
 };
-static const size_t FLOOR = 16 * HAK_MIB;      /* bytes always allowed */
+static const size_t FLOOR = 8 * HAK_MIB;      /* bytes always allowed */
 static const size_t DEFAULT_MAX = 512 * HAK_MIB;
 
 struct bigcache_stats hak_bigcache_stats;
@@ -212,8 +212,7 @@ static bool is_stale(const struct large *l) {
 }
 
 static size_t allowance(void) {
-	/* Relaxed: a size, not a promise. */
-	size_t live = __atomic_load_n(&hak_space.big, __ATOMIC_RELAXED) * GRANULE;
+	size_t live = space_big() * GRANULE;
 	size_t most = hak_settings.bigcache_max != 0 ? hak_settings.bigcache_max : DEFAULT_MAX;
 	return min_size(max_size(FLOOR, live / 4) << cache.regret, most) / GRANULE;
 }
@@ -227,6 +226,7 @@ static struct large *cut(struct large *l, size_t granules) {
 			add(l);
 			return NULL;
 		}
+		l->usable = granules << GRANULE_SHIFT;
 		tag_kept(rest, rest);
 		add(rest);
 	}
@@ -259,8 +259,6 @@ static struct large *victim(size_t most) {
 		size_t excess = cache.granules > most ? cache.granules - most : 0;
 		if (is_stale(oldest))
 			excess = oldest->span.granules;
-		else if (excess != 0)
-			cache.evicted_ms = cache.now_ms != 0 ? cache.now_ms : 1;
 		if (excess != 0)
 			l = cut(oldest, min_size(excess, oldest->span.granules));
 		if (l != NULL) {
@@ -299,6 +297,8 @@ void bigcache_put(struct large *l) {
 	add_joined(l);
 	size_t most = allowance();
 	bool over = cache.granules > most;
+	if (over)
+		cache.evicted_ms = cache.now_ms != 0 ? cache.now_ms : 1;
 	lock_release(&cache.lock);
 	if (look || over)
 		evict(most);

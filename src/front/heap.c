@@ -52,6 +52,7 @@ static struct heap *new_heap_locked(bool locked) {
 	struct heap *h = meta_alloc(sizeof *h);
 	if (h == NULL)
 		return NULL;
+	h->locked = locked;
 	h->is_first = !locked && !registry.has_first;
 	registry.has_first |= h->is_first;
 	h->tag = ++registry.owners << TAG_OWNER_SHIFT;
@@ -89,7 +90,6 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 		bins[sc] = (struct bin){ .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
 	h->bins = bins;
-	h->locked = locked;
 	inbox_open(&h->inbox);
 	return h;
 }
@@ -247,7 +247,7 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	unsigned n = policy_carve(s->sc, capacity);
 	n = (unsigned)min_size(n, (size_t)(s->capacity - s->carved));
 	uintptr_t first = s->base + (size_t)s->carved * s->block_size;
-	s->carved += (uint16_t)n;
+	__atomic_store_n(&s->carved, (uint16_t)(s->carved + n), __ATOMIC_RELAXED);
 	s->used += (uint16_t)n;
 	b->head = link_run(s, first + s->block_size, n - 1);
 	b->room = (int32_t)capacity - (int32_t)(n - 1);

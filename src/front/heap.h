@@ -46,7 +46,7 @@ struct heap {
 	struct inbox inbox HAK_CACHE_ALIGNED;
 	struct bin *bins HAK_CACHE_ALIGNED; /* the thread's, or a locked heap's own; NULL: no thread */
 	uint32_t tag;            /* owner number << TAG_OWNER_SHIFT; constant */
-	bool locked;             /* a locked heap */
+	bool locked;             /* a locked heap; constant */
 	bool is_first;           /* the process's first heap, which may use the nursery */
 	volatile bool busy;      /* its thread is inside a slow path (read after fork) */
 	uint32_t ticks;          /* refills, for looking at the clock now and then */

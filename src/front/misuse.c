@@ -131,7 +131,7 @@ HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
 void misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr) {
 	if (!slab_has_block(s, addr)) {
 		uintptr_t off = addr - s->base;
-		if (sc_index(s->sc, off) < s->carved)
+		if (sc_index(s->sc, off) < __atomic_load_n(&s->carved, __ATOMIC_RELAXED))
 			die_interior(op, addr, addr - off % s->block_size, s->block_size);
 		misuse_invalid(op, addr);
 	}

@@ -22,17 +22,15 @@ struct slab *inbox_take(struct inbox *in, bool close) {
 
 /* False: the inbox is closed. */
 static bool inbox_push(struct inbox *in, struct slab *s) {
-	struct slab *top = atomic_load_explicit(&in->top, memory_order_relaxed);
+	/* Acquire, here and below: finding it closed pairs with the release in inbox_take(close). */
+	struct slab *top = atomic_load_explicit(&in->top, memory_order_acquire);
 	do {
-		if (top == INBOX_CLOSED) {
-			/* Pairs with the release in inbox_take(close). */
-			atomic_thread_fence(memory_order_acquire);
+		if (top == INBOX_CLOSED)
 			return false;
-		}
 		s->inbox_next = top;
 		/* Release: inbox_next. No ABA: entries leave only all at once. */
-	} while (!atomic_compare_exchange_weak_explicit(&in->top, &top, s, memory_order_release,
-	                                                memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(&in->top, &top, s, memory_order_acq_rel,
+	                                                memory_order_acquire));
 	return true;
 }
 

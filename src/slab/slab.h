@@ -38,7 +38,7 @@ struct slab {
 	uintptr_t free;        /* own list: link value of its first block */
 	uint16_t free_count;   /* blocks on it */
 	uint16_t used;         /* carved blocks not on it */
-	uint16_t carved;       /* blocks handed out at least once */
+	uint16_t carved;       /* blocks handed out at least once; others look, see slab_has_block */
 	uint16_t capacity;     /* blocks in all */
 	uint16_t left_remote;  /* blocks seen and left on the remote list, see remote_unqueue */
 	uint32_t block_size;   /* bytes */
@@ -104,7 +104,8 @@ void slab_set_tag(struct slab *s, uint32_t owner_tag);
 HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
 	uintptr_t off = addr - s->base;
 	uint32_t index = sc_index(s->sc, off);
-	return index < s->carved && (uintptr_t)index * s->block_size == off;
+	/* Relaxed: who has a block has it from somebody who saw it carved. */
+	return index < __atomic_load_n(&s->carved, __ATOMIC_RELAXED) && (uintptr_t)index * s->block_size == off;
 }
 
 /* Is `addr` in the slab's memory? */

@@ -30,8 +30,10 @@ size_t meta_used(void) {
 void meta_donate(void *start, size_t size) {
 	char *s = start;
 	lock_acquire(&meta.lock);
-	/* Keep the two largest stretches. */
-	if (size > (size_t)(meta.spare_end - meta.spare)) {
+	if (meta.at == meta.end) {
+		meta.at = s;
+		meta.end = s + size;
+	} else if (size > (size_t)(meta.spare_end - meta.spare)) {
 		meta.spare = s;
 		meta.spare_end = s + size;
 	}

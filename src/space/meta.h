@@ -12,7 +12,8 @@
 /* `size` zero bytes aligned to a cache line, or NULL. Thread-safe. */
 void *meta_alloc(size_t size);
 
-/* Adds a page-aligned stretch of fresh zero memory to what meta_alloc uses. */
+/* Adds a page-aligned stretch of fresh zero memory to what meta_alloc uses; of those that wait it keeps
+   the largest. */
 void meta_donate(void *start, size_t size);
 
 /* Bytes handed out. */

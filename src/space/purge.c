@@ -33,9 +33,21 @@ static uint32_t dirty_mask(const struct superslab *ss) {
 	return ss->free & ~ss->zero;
 }
 
+static void look_at_clock(void) {
+	purge.events = 0;
+	purge.now_ms = os_now_ms();
+	if (purge.regret > 0 && purge.now_ms - purge.regret_ms >= REGRET_WINDOW) {
+		purge.regret--;
+		purge.regret_ms = purge.now_ms;
+	}
+}
+
 void purge_enqueue(struct superslab *ss) {
 	if (ss->queued)
 		return;
+	/* The time is not known while nothing is dirty: nobody asks then. */
+	if (purge.queue.first == NULL)
+		look_at_clock();
 	ss->queued = true;
 	ss->dirty_ms = purge.now_ms;
 	queue_append(&purge.queue, &ss->dirty_link);
@@ -49,7 +61,7 @@ static void dequeue(struct superslab *ss) {
 }
 
 void purge_forget(struct superslab *ss) {
-	hak_space.dirty -= (size_t)__builtin_popcount(dirty_mask(ss));
+	space_count_dirty(-__builtin_popcount(dirty_mask(ss)));
 	dequeue(ss);
 }
 
@@ -71,17 +83,8 @@ void purge_regret(struct superslab *ss) {
 	hak_space.regrets++;
 }
 
-static void look_at_clock(void) {
-	purge.events = 0;
-	purge.now_ms = os_now_ms();
-	if (purge.regret > 0 && purge.now_ms - purge.regret_ms >= REGRET_WINDOW) {
-		purge.regret--;
-		purge.regret_ms = purge.now_ms;
-	}
-}
-
 static size_t allowance(void) {
-	return max_size(PURGE_FLOOR / GRANULE, (hak_space.live + hak_space.big) / 4) << purge.regret;
+	return max_size(PURGE_FLOOR / GRANULE, (hak_space.live + space_big()) / 4) << purge.regret;
 }
 
 static bool may_purge(void) {
@@ -98,9 +101,9 @@ static bool purge_superslab(struct superslab *ss) {
 	dequeue(ss);
 	ss->free &= ~mask;
 	superslab_refile(ss);
-	size_t n = (size_t)__builtin_popcount(mask);
-	hak_space.dirty -= n;
-	hak_space.live += n;
+	int n = __builtin_popcount(mask);
+	space_count_dirty(-n);
+	hak_space.live += (size_t)n;
 	lock_release(space_lock());
 	size_t calls = 0;
 	for (uint32_t left = mask; left != 0; calls++) {
@@ -182,5 +185,5 @@ bool purge_all(size_t keep) {
 }
 
 bool purge_pending(void) {
-	return hak_space.dirty > 0;
+	return __atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED) > 0;
 }

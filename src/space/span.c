@@ -90,7 +90,7 @@ bool span_extend(struct span *span, size_t granules, bool *zerop) {
 	bool ok = (ss->free & mask) == mask;
 	if (ok) {
 		*zerop = (ss->zero & mask) == mask;
-		hak_space.dirty -= (size_t)__builtin_popcount(mask & ~ss->zero);
+		space_count_dirty(-__builtin_popcount(mask & ~ss->zero));
 		hak_space.live += n;
 		ss->free &= ~mask;
 		ss->zero &= ~mask;

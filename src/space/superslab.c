@@ -87,7 +87,7 @@ struct superslab *superslab_take(size_t granules, unsigned *firstp, bool *zerop)
 	*zerop = clean == mask;
 	if (clean != 0 && ss->purged_ms != 0)
 		purge_regret(ss);
-	hak_space.dirty -= (size_t)__builtin_popcount(mask & ~clean);
+	space_count_dirty(-__builtin_popcount(mask & ~clean));
 	hak_space.live += granules;
 	ss->free &= ~mask;
 	ss->zero &= ~mask;
@@ -99,7 +99,7 @@ void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty) {
 	ss->free |= mask;
 	ss->zero |= mask & ~dirty;
 	hak_space.live -= (size_t)__builtin_popcount(mask);
-	hak_space.dirty += (size_t)__builtin_popcount(dirty);
+	space_count_dirty(__builtin_popcount(dirty));
 	if (dirty != 0)
 		purge_enqueue(ss);
 	superslab_refile(ss);
@@ -206,7 +206,8 @@ void superslab_rebuild(void) {
 	for (unsigned r = 0; r <= SUPERSLAB_GRANULES; r++)
 		space.by_run[r].first = NULL;
 	space.unused.first = NULL;
-	hak_space.live = hak_space.dirty = hak_space.superslabs = 0;
+	hak_space.live = hak_space.superslabs = 0;
+	space_count_dirty(-(ptrdiff_t)hak_space.dirty);
 	for (struct superslab *ss = space.all; ss != NULL; ss = ss->next) {
 		ss->by_run = (struct list_node){ 0 };
 		ss->queued = false;

@@ -71,6 +71,15 @@ struct space_stats {
 };
 extern struct space_stats hak_space;
 
+/* `dirty` and `big` are looked at without the lock, too: purge_pending, BigCache's allowance. */
+HAK_INLINE void space_count_dirty(ptrdiff_t granules) {
+	/* Relaxed: a hint for those without the lock. */
+	__atomic_store_n(&hak_space.dirty, hak_space.dirty + (size_t)granules, __ATOMIC_RELAXED);
+}
+HAK_INLINE size_t space_big(void) {
+	return __atomic_load_n(&hak_space.big, __ATOMIC_RELAXED);
+}
+
 struct lock *space_lock(void);
 
 /* After fork with that lock held by a thread that is gone: files every SuperSlab again. */
