@@ -21,20 +21,31 @@ enum { UNKNOWN, KNOWN, NONE };
 
 /* A static program without the dynamic loader has none. */
 #pragma weak dlsym
+#pragma weak dladdr
+#pragma weak dlopen
 
 static void *next(const char *name) {
 	return dlsym(RTLD_NEXT, name);
 }
 
+/* A symbol of the object that `address` belongs to: another allocator in between may have the name, too. */
+static void *beside(void *address, const char *name) {
+	Dl_info info;
+	if (address == NULL || dladdr(address, &info) == 0)
+		return NULL;
+	void *object = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD); /* stays: it is loaded anyway */
+	return object != NULL ? dlsym(object, name) : NULL;
+}
+
 static bool look_up(void) {
-	if (dlsym == NULL)
+	if (dlsym == NULL || dladdr == NULL || dlopen == NULL)
 		return false;
 	*(void **)&libc.malloc = next("__libc_malloc");
 	*(void **)&libc.calloc = next("__libc_calloc");
 	*(void **)&libc.memalign = next("__libc_memalign");
 	*(void **)&libc.realloc = next("__libc_realloc");
 	*(void **)&libc.free = next("__libc_free");
-	*(void **)&libc.usable_size = next("malloc_usable_size");
+	*(void **)&libc.usable_size = beside(*(void **)&libc.malloc, "malloc_usable_size");
 	return libc.malloc != NULL && libc.calloc != NULL && libc.memalign != NULL &&
 		libc.realloc != NULL && libc.free != NULL && libc.usable_size != NULL;
 }
