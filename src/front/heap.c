@@ -5,13 +5,13 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
+#include "front/bigcache.h"
 #include "front/policy.h"
 #include "os/lock.h"
+#include "os/os.h"
 #include "slab/pool.h"
 #include "space/meta.h"
 #include "space/purge.h"
-
-enum { CLOCK_EVERY = 16 }; /* refills between two looks at the clock, while anything is dirty */
 
 /* `first` is read without the lock: it only ever grows at the front. The rest is under `lock`. */
 static struct {
@@ -258,6 +258,11 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	return (void *)first;
 }
 
+static void empty_bin(const struct heap_class *hc, struct bin *b) {
+	b->head = link_encode(link_decode(b->head) | 1); /* an end as good as any */
+	b->room = hc->capacity;
+}
+
 static void set_spare(struct heap_class *hc, const struct bin *b) {
 	hc->spare = b->head;
 	hc->spare_count = (uint16_t)(hc->capacity - b->room);
@@ -275,8 +280,7 @@ static void *take_spare(struct heap_class *hc, struct bin *b) {
 void heap_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc], full = *b;
-	b->head = link_encode(link_decode(full.head) | 1); /* an end as good as any */
-	b->room = hc->capacity;
+	empty_bin(hc, b);
 	COUNT(h->count.bin_overflow);
 	if (hc->spare_count == 0) {
 		set_spare(hc, &full);
@@ -303,18 +307,40 @@ static void adapt_capacity(struct heap *h, unsigned sc) {
 	h->grown += more * (size_t)hak_size_classes[sc].size;
 }
 
+/* Makes the next request of each class take the slow path, by data: its bin becomes the spare. */
+static void hide_bins(struct heap *h) {
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		struct heap_class *hc = &h->classes[sc];
+		struct bin *b = &h->bins[sc];
+		if (hc->spare_count != 0 || b->room >= hc->capacity)
+			continue;
+		set_spare(hc, b);
+		empty_bin(hc, b);
+	}
+}
+
+/* While anything waits to be given back, the clock is looked at every few dozen milliseconds. A program
+   that all but idles would not come here for minutes: hence the hiding. */
 static void tick(struct heap *h) {
-	if (++h->ticks % CLOCK_EVERY == 0 && purge_pending())
-		purge_tick();
+	if (!purge_pending() && bigcache_bytes() == 0)
+		return;
+	uint64_t now = os_cycles();
+	if (now - h->looked < OS_CYCLES_A_MOMENT)
+		return;
+	h->looked = now;
+	purge_tick();
+	bigcache_tick();
+	if (!h->locked)
+		hide_bins(h);
 }
 
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	*zerop = false;
+	tick(h);
 	if (hc->spare_count != 0)
 		return take_spare(hc, b);
-	tick(h);
 	adapt_capacity(h, sc);
 	for (;;) {
 		struct slab *s = hc->current;

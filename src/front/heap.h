@@ -49,7 +49,7 @@ struct heap {
 	bool locked;             /* a locked heap; constant */
 	bool is_first;           /* the process's first heap, which may use the nursery */
 	volatile bool busy;      /* its thread is inside a slow path (read after fork) */
-	uint32_t ticks;          /* refills, for looking at the clock now and then */
+	uint64_t looked;         /* at the clock, in os_cycles */
 	size_t grown;            /* bytes by which bins have grown beyond their first capacity */
 	struct heap *next;       /* registry of all heaps; constant */
 	struct heap *next_idle;  /* under the registry lock */

@@ -53,6 +53,27 @@ enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *
 /* Milliseconds of a clock that never goes back; coarse. */
 uint64_t os_now_ms(void);
 
+/* A counter that is read without a system call and advances by OS_CYCLES_A_MOMENT in some 20 ms; how fast
+   exactly differs from machine to machine, and it may jump when a thread moves to another processor. */
+HAK_INLINE uint64_t os_cycles(void) {
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t v;
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
+	return v;
+#else
+	return os_now_ms();
+#endif
+}
+#if defined(__x86_64__)
+#define OS_CYCLES_A_MOMENT ((uint64_t)1 << 26)
+#elif defined(__aarch64__)
+#define OS_CYCLES_A_MOMENT ((uint64_t)1 << 19) /* of 24 to 100 MHz mostly */
+#else
+#define OS_CYCLES_A_MOMENT 20
+#endif
+
 /* Sleeps while *`word` == `value`; may return early. */
 void os_wait(const void *word, uint32_t value);
 

@@ -9,7 +9,7 @@
 
 enum {
 	CLOCK_EVERY = 64,   /* span frees between two looks at the clock */
-	REGRET_MAX = 6,     /* the allowance grows at most 64-fold */
+	REGRET_MAX = 3,     /* from the floor to the ceiling */
 	REGRET_WINDOW = 1000, /* ms */
 	BACKOFF = 1000,     /* ms without purging after the system refused one */
 };
@@ -84,13 +84,14 @@ void purge_regret(struct superslab *ss) {
 }
 
 static size_t allowance(void) {
-	return max_size(PURGE_FLOOR / GRANULE, (hak_space.live + space_big()) / 4) << purge.regret;
+	size_t least = max_size(PURGE_FLOOR / GRANULE, (hak_space.live + space_big()) / 4);
+	return max_size(least, min_size(least << purge.regret, PURGE_CEILING / GRANULE));
 }
 
 static bool may_purge(void) {
 	if (purge.purging || hak_settings.purge_delay_ms < 0)
 		return false;
-	if (hak_space.superslabs * SUPERSLAB <= PURGE_FLOOR)
+	if (hak_space.superslabs * SUPERSLAB <= PURGE_HEAP)
 		return false;
 	return purge.refused_ms == 0 || purge.now_ms - purge.refused_ms >= BACKOFF;
 }

@@ -3,12 +3,13 @@
  * Purging: giving memory that holds nothing back to the system, without a thread of our own.
  *
  * Two rules, both applied on slow paths only:
- *   - amount: free dirty memory may be at most max(PURGE_FLOOR, live / 4) * 2^regret at any moment;
+ *   - amount: free dirty memory may be at most an allowance at any moment;
  *   - age: what has been dirty for longer than the decay (HAKMEM_PURGE_DELAY) goes.
- * Regret keeps the first rule from hurting programs that breathe: using memory again that was purged
- * less than a second ago doubles the allowance, a quiet second halves it.
+ * The allowance is max(PURGE_FLOOR, live / 4). Regret keeps it from hurting programs that breathe: using
+ * memory again that was purged less than a second ago doubles it, up to PURGE_CEILING; a quiet second
+ * halves it.
  *
- * No madvise at all below PURGE_FLOOR of heap: small processes run in sandboxes that forbid it.
+ * No madvise at all in a heap smaller than PURGE_HEAP: small processes run in sandboxes that forbid it.
  *
  * The dirty queue holds SuperSlabs with dirty granules, the longest dirty first. All under the space
  * lock unless the name says otherwise; the purge itself drops the lock around each system call,
@@ -19,7 +20,9 @@
 
 #include "space/superslab.h"
 
-#define PURGE_FLOOR ((size_t)16 << 20)
+#define PURGE_FLOOR ((size_t)8 << 20)
+#define PURGE_CEILING ((size_t)64 << 20)
+#define PURGE_HEAP ((size_t)16 << 20)
 
 /* The SuperSlab has new dirty granules. */
 void purge_enqueue(struct superslab *ss);

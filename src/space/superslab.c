@@ -17,11 +17,16 @@ enum {
 
 struct space_stats hak_space;
 
+/* SuperSlabs by the length of a run of granules; [0] is not used. */
+struct run_index {
+	struct list by_length[SUPERSLAB_GRANULES + 1];
+	uint64_t lengths; /* bit r: by_length[r] may not be empty */
+};
+
 /* All under `lock`. */
 static struct {
 	struct lock lock;
-	struct list by_run[SUPERSLAB_GRANULES + 1]; /* SuperSlabs by longest free run; [0] unused */
-	uint64_t runs;                              /* bit r: by_run[r] is not empty */
+	struct run_index free, dirty;               /* SuperSlabs by longest free run, longest dirty run */
 	struct list unused;                         /* descriptors without memory (base 0) */
 	struct superslab *all;                      /* descriptors, linked by `next` */
 	uintptr_t region, region_end;               /* mapped, not yet made SuperSlabs */
@@ -36,51 +41,62 @@ static struct superslab *of_run_node(struct list_node *n) {
 	return LIST_ENTRY(n, struct superslab, by_run);
 }
 
-static unsigned filed_under(const struct superslab *ss) {
-	return longest_run32(ss->free);
+static struct superslab *of_dirty_node(struct list_node *n) {
+	return LIST_ENTRY(n, struct superslab, by_dirty);
 }
 
-static void unfile(struct superslab *ss) {
-	if (!list_is_linked(&ss->by_run))
+static void unfile(struct list_node *n) {
+	if (list_is_linked(n))
+		list_remove(n);
+}
+
+static void file(struct run_index *index, struct list_node *n, unsigned length) {
+	unfile(n);
+	if (length == 0)
 		return;
-	list_remove(&ss->by_run);
+	list_push(&index->by_length[length], n);
+	index->lengths |= (uint64_t)1 << length;
 }
 
 void superslab_refile(struct superslab *ss) {
-	unsigned run = filed_under(ss);
-	unfile(ss);
-	if (run == 0)
-		return;
-	list_push(&space.by_run[run], &ss->by_run);
-	space.runs |= (uint64_t)1 << run;
+	file(&space.free, &ss->by_run, longest_run32(ss->free));
+	file(&space.dirty, &ss->by_dirty, longest_run32(ss->free & ~ss->zero));
 }
 
-/* The SuperSlab with the shortest run that is long enough: keeps whole SuperSlabs whole. */
-static struct superslab *best_fit(size_t granules) {
+/* The shortest run that is long enough: keeps whole SuperSlabs whole. */
+static struct list_node *best_fit(struct run_index *index, size_t granules) {
 	for (;;) {
-		uint64_t fits = space.runs & ~(((uint64_t)1 << granules) - 1);
+		uint64_t fits = index->lengths & ~(((uint64_t)1 << granules) - 1);
 		if (fits == 0)
 			return NULL;
-		unsigned run = (unsigned)__builtin_ctzll(fits);
-		if (space.by_run[run].first != NULL)
-			return of_run_node(space.by_run[run].first);
-		space.runs &= ~((uint64_t)1 << run);
+		unsigned length = (unsigned)__builtin_ctzll(fits);
+		if (index->by_length[length].first != NULL)
+			return index->by_length[length].first;
+		index->lengths &= ~((uint64_t)1 << length);
 	}
 }
 
-/* Where in the SuperSlab: dirty granules first, they are resident already. */
-static unsigned choose_run(const struct superslab *ss, size_t granules) {
-	int at = find_run32(ss->free & ~ss->zero, (unsigned)granules);
-	if (at < 0)
-		at = find_run32(ss->free, (unsigned)granules);
-	return (unsigned)at;
+/* Dirty granules first: they are resident already, and clean ones cost a page fault each. */
+static struct superslab *choose(size_t granules, unsigned *firstp) {
+	struct list_node *n = best_fit(&space.dirty, granules);
+	struct superslab *ss = n != NULL ? of_dirty_node(n) : NULL;
+	uint32_t from = ss != NULL ? ss->free & ~ss->zero : 0;
+	if (ss == NULL) {
+		n = best_fit(&space.free, granules);
+		if (n == NULL)
+			return NULL;
+		ss = of_run_node(n);
+		from = ss->free;
+	}
+	*firstp = (unsigned)find_run32(from, (unsigned)granules);
+	return ss;
 }
 
 struct superslab *superslab_take(size_t granules, unsigned *firstp, bool *zerop) {
-	struct superslab *ss = best_fit(granules);
+	unsigned first;
+	struct superslab *ss = choose(granules, &first);
 	if (ss == NULL)
 		return NULL;
-	unsigned first = choose_run(ss, granules);
 	uint32_t mask = low_mask32((unsigned)granules) << first;
 	uint32_t clean = ss->zero & mask;
 	*firstp = first;
@@ -182,7 +198,8 @@ static bool release(struct superslab *ss) {
 		return false;
 	}
 	purge_forget(ss);
-	unfile(ss);
+	unfile(&ss->by_run);
+	unfile(&ss->by_dirty);
 	hak_space.superslabs--;
 	list_push(&space.unused, &ss->by_run);
 	return true;
@@ -190,7 +207,7 @@ static bool release(struct superslab *ss) {
 
 size_t superslab_release_empty(void) {
 	size_t n = 0;
-	struct list_node *node = space.by_run[SUPERSLAB_GRANULES].first;
+	struct list_node *node = space.free.by_length[SUPERSLAB_GRANULES].first;
 	while (node != NULL) {
 		struct list_node *next = node->next;
 		n += release(of_run_node(node));
@@ -202,14 +219,12 @@ size_t superslab_release_empty(void) {
 void superslab_rebuild(void) {
 	purge_reset();
 	space.region = space.region_end = 0; /* may be half updated: given up */
-	space.runs = 0;
-	for (unsigned r = 0; r <= SUPERSLAB_GRANULES; r++)
-		space.by_run[r].first = NULL;
+	space.free = space.dirty = (struct run_index){ 0 };
 	space.unused.first = NULL;
 	hak_space.live = hak_space.superslabs = 0;
 	space_count_dirty(-(ptrdiff_t)hak_space.dirty);
 	for (struct superslab *ss = space.all; ss != NULL; ss = ss->next) {
-		ss->by_run = (struct list_node){ 0 };
+		ss->by_run = ss->by_dirty = (struct list_node){ 0 };
 		ss->queued = false;
 		if (ss->base == 0) {
 			list_push(&space.unused, &ss->by_run);

@@ -28,6 +28,7 @@ struct superslab {
 	uint64_t purged_ms;          /* when it was last purged; 0: never */
 	struct superslab *next;      /* all ever made; constant */
 	struct list_node by_run;     /* in the list of its longest free run; unlinked: run 0 */
+	struct list_node by_dirty;   /* likewise of its longest run of dirty granules */
 	struct queue_node dirty_link; /* in the dirty queue iff `queued` */
 	bool queued;
 	bool huge;                   /* asked for huge pages */
@@ -87,13 +88,13 @@ void superslab_rebuild(void);
 
 /* ---- for purge.c and span.c: all need the space lock ---- */
 
-/* Takes a run of granules out of the fullest SuperSlab that has one; NULL: none has. */
+/* Takes a run of granules, dirty ones if there are; NULL: no SuperSlab has one. */
 struct superslab *superslab_take(size_t granules, unsigned *firstp, bool *zerop);
 
 /* Puts granules back; `dirty`: which of them may be resident. */
 void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty);
 
-/* Files the SuperSlab under its longest free run again after its masks changed. */
+/* Files the SuperSlab under its longest runs again after its masks changed. */
 void superslab_refile(struct superslab *ss);
 
 /* Adds address space. False: the system has none. */

@@ -20,6 +20,10 @@ static int start(void **state)
 	heap = heap_acquire(bins, false);
 	other = heap_acquire(other_bins, false);
 	before = heap->count;
+	/* Heaps are recycled, with what they have learnt. */
+	heap->classes[SC].capacity = (uint16_t)policy_initial_capacity(SC);
+	heap->classes[SC].overran = false;
+	bins[SC].room = heap->classes[SC].capacity;
 	return heap != NULL && other != NULL && heap != other && hak_space.live == 0 ? 0 : -1;
 }
 
@@ -293,6 +297,27 @@ static void full_bin_with_spare_sends_older_blocks_home(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+/* While something waits to be given back, the slow path is reached however full the bins are. */
+static void tick_hides_bins(void **state)
+{
+	struct span span;
+
+	take(0, 1);
+	free_here(blocks[0]);
+	heap->looked = 0;
+	assert_true(span_alloc(1, SPAN_SLAB, &span));
+	span_free(&span, GRANULE);
+	(void)take_from(heap, SC - 1);
+	assert_true(heap->looked != 0);
+	assert_null(bin_pop(&bins[SC]));
+	assert_true(heap->classes[SC].spare_count > 0);
+	take(0, 1);
+	assert_int_equal(heap->classes[SC].spare_count, 0);
+	free_here(blocks[0]);
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
 /* A slab's whole list that is larger than the bin is set aside once and not sent home again. */
 static void whole_list_set_aside_is_used_up_first(void **state)
 {
@@ -344,6 +369,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(capacity_overrun_bin_grows, start, end),
 		cmocka_unit_test_setup_teardown(full_bin_becomes_spare_and_comes_back, start, end),
 		cmocka_unit_test_setup_teardown(full_bin_with_spare_sends_older_blocks_home, start, end),
+		cmocka_unit_test_setup_teardown(tick_hides_bins, start, end),
 		cmocka_unit_test_setup_teardown(whole_list_set_aside_is_used_up_first, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
 	};

@@ -13,6 +13,7 @@ enum {
 	MANY = 512, /* spans of 4 granules: 128 MiB */
 	SPAN = 4,
 	FLOOR = PURGE_FLOOR / GRANULE,
+	HEAP = PURGE_HEAP / GRANULE,
 };
 
 static struct span spans[MANY];
@@ -65,14 +66,14 @@ static void small_heap_is_never_purged(void **state)
 	size_t purges = hak_space.purges;
 
 	hak_settings.purge_delay_ms = 0;
-	take(0, FLOOR / SPAN);
-	assert_int_equal(hak_space.superslabs * SUPERSLAB, PURGE_FLOOR);
-	give_back(0, FLOOR / SPAN);
+	take(0, HEAP / SPAN);
+	assert_int_equal(hak_space.superslabs * SUPERSLAB, PURGE_HEAP);
+	give_back(0, HEAP / SPAN);
 	purge_tick();
 	sleep_ms(20);
 	purge_tick();
 	assert_int_equal(hak_space.purges, purges);
-	assert_int_equal(hak_space.dirty, FLOOR);
+	assert_int_equal(hak_space.dirty, HEAP);
 }
 
 static void delay_minus_one_never_purges(void **state)
@@ -156,16 +157,34 @@ static void purged_memory_reads_zero(void **state)
 static void reuse_of_purged_memory_is_regretted(void **state)
 {
 	size_t regrets = hak_space.regrets, purged;
+	enum { BREATH = PURGE_CEILING / GRANULE / SPAN };
 
 	purge_tick();
-	take(0, MANY);
-	give_back(0, MANY);
+	take(0, BREATH);
+	give_back(0, BREATH);
 	purged = hak_space.purged;
-	take(0, MANY);
+	take(0, BREATH);
 	assert_true(hak_space.regrets > regrets);
-	give_back(0, MANY);
+	give_back(0, BREATH);
 	assert_int_equal(hak_space.purged, purged);
-	assert_int_equal(hak_space.dirty, MANY * SPAN);
+	assert_int_equal(hak_space.dirty, PURGE_CEILING / GRANULE);
+	/* But there is a ceiling. */
+	take(0, MANY);
+	give_back(0, MANY);
+	assert_true(hak_space.dirty <= PURGE_CEILING / GRANULE);
+}
+
+/* What was given back this moment is not old because the clock had not been looked at for long. */
+static void fresh_dirty_memory_after_quiet_time_is_kept(void **state)
+{
+	purge_tick();
+	hak_settings.purge_delay_ms = 40;
+	take(0, 100);
+	sleep_ms(80);
+	give_back(0, 20);
+	purge_tick();
+	assert_int_equal(hak_space.dirty, 20 * SPAN);
+	give_back(20, 100);
 }
 
 int main(void)
@@ -176,6 +195,7 @@ int main(void)
 		cmocka_unit_test_setup(small_heap_is_never_purged, start_empty),
 		cmocka_unit_test_setup(delay_minus_one_never_purges, start_empty),
 		cmocka_unit_test_setup(old_dirty_memory_is_purged, start_empty),
+		cmocka_unit_test_setup(fresh_dirty_memory_after_quiet_time_is_kept, start_empty),
 		cmocka_unit_test_setup(much_dirty_memory_is_purged_at_once, start_empty),
 		cmocka_unit_test_setup(dirty_memory_may_follow_live, start_empty),
 		cmocka_unit_test_setup(purged_memory_reads_zero, start_empty),
