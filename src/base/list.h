@@ -43,6 +43,13 @@ HAK_INLINE void list_remove(struct list_node *n) {
 	n->pprev = NULL;
 }
 
+/* After a push or a removal that was never finished: nodes point back again at what points at them. */
+HAK_INLINE void list_relink(struct list *l) {
+	struct list_node **at = &l->first;
+	for (; *at != NULL; at = &(*at)->next)
+		(*at)->pprev = at;
+}
+
 /*
  * A list with a tail: first in, first out. Zeroed memory is an empty queue.
  */

@@ -83,9 +83,10 @@ bool release_memory(struct heap *h, size_t keep) {
 /* ---- freeing ---- */
 
 static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
-	struct bin *b = &h->bins[s->sc];
+	unsigned sc = slab_class_at(s, block);
+	struct bin *b = &h->bins[sc];
 	if (b->room <= 0)
-		heap_make_room(h, s->sc);
+		heap_make_room(h, sc);
 	b->room--;
 	bin_push(b, block);
 }
@@ -143,7 +144,7 @@ bool free_block(struct heap *h, void *ptr) {
 	struct pagemap_entry e = pagemap_lookup(addr);
 	if (HAK_UNLIKELY(e.tag == TAG_NONE))
 		return false;
-	if (HAK_UNLIKELY((e.tag & TAG_CODE_MASK) >= SC_CODE_END))
+	if (HAK_UNLIKELY(!tag_is_slab(e.tag)))
 		return free_other(e, addr);
 	misuse_check_block(OP_FREE, e.desc, addr);
 	if (h != NULL && (e.tag & ~TAG_CODE_MASK) == h->tag)
@@ -160,10 +161,10 @@ bool block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
 	struct pagemap_entry e = pagemap_lookup(addr);
 	if (e.tag == TAG_NONE)
 		return false;
-	if ((e.tag & TAG_CODE_MASK) < SC_CODE_END) {
+	if (tag_is_slab(e.tag)) {
 		const struct slab *s = e.desc;
 		misuse_check_block(op, s, addr);
-		*sizep = s->block_size;
+		*sizep = hak_size_classes[slab_class_at(s, addr)].size;
 		return true;
 	}
 	if (e.tag == TAG_NURSERY) {

@@ -6,6 +6,8 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/bigcache.h"
+#include "front/heap_slabs.h"
+#include "front/holes.h"
 #include "front/policy.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -32,18 +34,6 @@ struct heap *heap_registry(void) {
 	return atomic_load_explicit(&registry.first, memory_order_acquire);
 }
 
-static struct slab *of_ready_node(struct list_node *n) {
-	return LIST_ENTRY(n, struct slab, ready);
-}
-
-static struct slab *of_all_node(struct list_node *n) {
-	return LIST_ENTRY(n, struct slab, all);
-}
-
-static struct slab *slab_at(uintptr_t block) {
-	return pagemap_lookup(block).desc;
-}
-
 /* ---- making and retiring heaps ---- */
 
 static struct heap *new_heap_locked(bool locked) {
@@ -56,6 +46,7 @@ static struct heap *new_heap_locked(bool locked) {
 	h->is_first = !locked && !registry.has_first;
 	registry.has_first |= h->is_first;
 	h->tag = ++registry.owners << TAG_OWNER_SHIFT;
+	h->sparse_class = 1;
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		h->classes[sc].capacity = (uint16_t)policy_initial_capacity(sc);
 	h->next = atomic_load_explicit(&registry.first, memory_order_relaxed);
@@ -69,6 +60,7 @@ static struct heap **idle_list(bool locked) {
 
 static void put_idle(struct heap *h) {
 	h->bins = NULL;
+	heap_leave(h); /* before another thread can take it up */
 	lock_acquire(&registry.lock);
 	h->next_idle = *idle_list(h->locked);
 	*idle_list(h->locked) = h;
@@ -85,7 +77,7 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 	lock_release(&registry.lock);
 	if (h == NULL)
 		return NULL;
-	h->busy = true; /* until the caller is done with setting up */
+	heap_enter(h); /* until the caller is done with setting up */
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		bins[sc] = (struct bin){ .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
@@ -94,90 +86,12 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 	return h;
 }
 
-/* ---- slabs of a heap ---- */
-
-static void add_slab(struct heap *h, struct slab *s) {
-	list_push(&h->classes[s->sc].all, &s->all);
-}
-
-static void unlink_slab(struct heap *h, struct slab *s) {
-	struct heap_class *hc = &h->classes[s->sc];
-	if (hc->current == s)
-		hc->current = NULL;
-	if (list_is_linked(&s->ready))
-		list_remove(&s->ready);
-	list_remove(&s->all);
-}
-
-static void delete_slab(struct heap *h, struct slab *s) {
-	unlink_slab(h, s);
-	h->count.slab_deleted++;
-	slab_delete(s);
-}
-
-static bool has_blocks(const struct slab *s) {
-	return s != NULL && (s->free_count != 0 || slab_has_uncarved(s));
-}
-
-/* Would the class have to go to the pool at once if this empty, ready slab went? */
-static bool is_last_source(const struct heap_class *hc, const struct slab *s) {
-	return hc->ready.first == &s->ready && s->ready.next == NULL && !has_blocks(hc->current);
-}
-
-/* A slab that is not current has new free blocks. */
-static void slab_gained_blocks(struct heap *h, struct slab *s) {
-	struct heap_class *hc = &h->classes[s->sc];
-	if (s == hc->current)
-		return;
-	if (!list_is_linked(&s->ready))
-		list_push(&hc->ready, &s->ready);
-	if (s->used <= s->left_remote && remote_all_home(s) && !is_last_source(hc, s))
-		delete_slab(h, s);
-}
-
-void heap_send_home(struct heap *h, uintptr_t link) {
-	uintptr_t block = link_decode(link);
-	while (!link_is_end(block)) {
-		struct slab *s = slab_at(block);
-		uintptr_t first = block, last;
-		unsigned n = 0;
-		/* What was freed in a row often lies in one slab: such a run goes as it is. */
-		do {
-			last = block;
-			block = link_decode(block_link(last));
-			n++;
-		} while (!link_is_end(block) && slab_spans(s, block));
-		slab_push(s, first, last, n);
-		slab_gained_blocks(h, s);
-	}
-}
-
-void heap_drain_inbox(struct heap *h) {
-	if (inbox_is_empty(&h->inbox))
-		return;
-	struct slab *s = inbox_take(&h->inbox, false), *next;
-	for (; s != NULL; s = next) {
-		/* Before the slab leaves our hands: the next router overwrites the link. */
-		next = s->inbox_next;
-		/* Relaxed: only we make ourselves owner. */
-		if (atomic_load_explicit(&s->owner, memory_order_relaxed) != &h->inbox) {
-			remote_route(s);
-			continue;
-		}
-		if (s->free_count == 0)
-			remote_collect(s, true);
-		else
-			remote_unqueue(s);
-		slab_gained_blocks(h, s);
-	}
-}
-
 /* ---- refill ---- */
 
 static struct slab *take_ready(struct heap_class *hc) {
 	if (hc->ready.first == NULL)
 		return NULL;
-	struct slab *s = of_ready_node(hc->ready.first);
+	struct slab *s = slab_of_ready_node(hc->ready.first);
 	list_remove(&s->ready);
 	return s;
 }
@@ -190,12 +104,12 @@ static struct slab *fresh_slab(struct heap *h, unsigned sc) {
 	/* Releases the descriptor to whoever finds the tag. */
 	slab_set_tag(s, h->tag);
 	COUNT(h->count.refill_fresh);
+	heap_add_slab(h, s);
 	return s;
 }
 
-/* A slab that may have blocks, for `current`; the stages in order of cost. */
-static struct slab *next_slab(struct heap *h, unsigned sc) {
-	struct heap_class *hc = &h->classes[sc];
+/* A slab of the heap's own that has blocks; the stages in order of cost. */
+static struct slab *own_slab(struct heap *h, struct heap_class *hc) {
 	struct slab *s = take_ready(hc);
 	if (s != NULL) {
 		COUNT(h->count.refill_ready);
@@ -203,19 +117,18 @@ static struct slab *next_slab(struct heap *h, unsigned sc) {
 	}
 	heap_drain_inbox(h);
 	s = take_ready(hc);
-	if (s != NULL) {
+	if (s != NULL)
 		COUNT(h->count.refill_inbox);
-		return s;
-	}
-	outbox_flush(&h->outbox);
+	return s;
+}
+
+static struct slab *adopt_slab(struct heap *h, unsigned sc) {
 	/* A locked heap may be destroyed with all its slabs: it must not have blocks of others. */
-	s = h->locked ? NULL : pool_adopt(sc, &h->inbox, h->tag);
-	if (s != NULL)
-		COUNT(h->count.refill_adopt);
-	else
-		s = fresh_slab(h, sc);
-	if (s != NULL)
-		add_slab(h, s);
+	struct slab *s = h->locked ? NULL : pool_adopt(sc, &h->inbox, h->tag);
+	if (s == NULL)
+		return NULL;
+	COUNT(h->count.refill_adopt);
+	heap_add_slab(h, s);
 	return s;
 }
 
@@ -352,9 +265,21 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 			if (slab_has_uncarved(s))
 				return carve(h, b, s, zerop);
 		}
-		hc->current = next_slab(h, sc);
-		if (hc->current == NULL)
+		hc->current = NULL; /* full: what comes home from here on makes it ready */
+		s = own_slab(h, hc);
+		if (s == NULL) {
+			outbox_flush(&h->outbox);
+			s = adopt_slab(h, sc);
+		}
+		if (s == NULL) {
+			void *p = holes_refill(h, sc);
+			if (p != NULL)
+				return p;
+			s = fresh_slab(h, sc);
+		}
+		if (s == NULL)
 			return NULL;
+		hc->current = s;
 	}
 }
 
@@ -373,20 +298,9 @@ static void flush_bin(struct heap *h, unsigned sc) {
 	heap_send_home(h, hc->spare);
 }
 
-/* Calls `visit` for every slab of the heap; it may remove the slab. */
-static void for_each_slab(struct heap *h, void (*visit)(struct heap *h, struct slab *s)) {
-	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
-		struct list_node *n = h->classes[sc].all.first, *next;
-		for (; n != NULL; n = next) {
-			next = n->next;
-			visit(h, of_all_node(n));
-		}
-	}
-}
-
 static void delete_if_empty(struct heap *h, struct slab *s) {
 	if (remote_all_home(s))
-		delete_slab(h, s);
+		heap_delete_slab(h, s);
 }
 
 void heap_flush(struct heap *h) {
@@ -394,11 +308,11 @@ void heap_flush(struct heap *h) {
 		flush_bin(h, sc);
 	outbox_flush(&h->outbox);
 	heap_drain_inbox(h);
-	for_each_slab(h, delete_if_empty);
+	heap_for_each_slab(h, delete_if_empty);
 }
 
 static void disown_slab(struct heap *h, struct slab *s) {
-	unlink_slab(h, s);
+	heap_unlink_slab(h, s);
 	remote_disown(s);
 }
 
@@ -414,7 +328,7 @@ void heap_retire(struct heap *h) {
 	heap_flush(h);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	if (hak_settings.adopt) {
-		for_each_slab(h, disown_slab);
+		heap_for_each_slab(h, disown_slab);
 		close_inbox(h);
 	}
 	put_idle(h);
@@ -422,93 +336,18 @@ void heap_retire(struct heap *h) {
 
 static void destroy_slab(struct heap *h, struct slab *s) {
 	h->classes[s->sc].spare_count = 0;
-	delete_slab(h, s);
+	heap_delete_slab(h, s);
 }
 
 void heap_destroy_slabs(struct heap *h) {
 	/* Nobody frees blocks of this heap any longer, and none of them is in an outbox (they are posted
 	   at once), so emptying the inbox leaves no slab queued. */
 	inbox_take(&h->inbox, false);
-	for_each_slab(h, destroy_slab);
+	heap_for_each_slab(h, destroy_slab);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	put_idle(h);
 }
 
-/* ---- after fork ---- */
-
-static bool is_in_inbox(const struct inbox *in, const struct slab *s) {
-	const struct slab *at = atomic_load_explicit(&in->top, memory_order_relaxed);
-	for (; at != NULL && at != INBOX_CLOSED; at = at->inbox_next)
-		if (at == s)
-			return true;
-	return false;
-}
-
-/* The heap's thread was stopped inside a slow path: its lists cannot be trusted, so its free blocks
-   are lost to the child; what the child itself frees from now on is not. */
-static void disown_broken(struct slab *s, void *arg) {
-	struct heap *h = arg;
-	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != &h->inbox)
-		return;
-	s->free = slab_end(s);
-	s->free_count = 0;
-	s->carved = s->used = s->capacity;
-	s->ready = s->all = (struct list_node){ 0 };
-	remote_disown(s);
-}
-
-/* QUEUED but in no queue: its router is gone. PUBLISHED but not in the pool: its reaper is, or the pool
-   was reset. */
-static void route_lost(struct slab *s, void *arg) {
-	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
-	if (!remote_is_queued(word) || list_is_linked(&s->pool_link))
-		return;
-	if (remote_is_published(word)) {
-		pool_repair(s);
-		return;
-	}
-	struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_relaxed);
-	if (owner == NULL || !is_in_inbox(owner, s))
-		remote_route(s);
-}
-
-/* A locked heap was in use by a thread that is gone: its free blocks are lost, not the others. */
-void heap_forget_free(struct heap *h) {
-	memset(h->bins + 1, 0, (SC_COUNT - 1) * sizeof *h->bins);
-	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
-		struct heap_class *hc = &h->classes[sc];
-		hc->current = NULL;
-		hc->ready.first = NULL;
-		hc->spare_count = 0;
-		for (struct list_node *n = hc->all.first; n != NULL; n = n->next) {
-			struct slab *s = of_all_node(n);
-			s->ready = (struct list_node){ 0 };
-			s->free = slab_end(s);
-			s->free_count = 0;
-			s->carved = s->used = s->capacity;
-		}
-	}
-}
-
-static void retire_broken(struct heap *h) {
-	slab_for_each(disown_broken, h);
-	memset(h->classes, 0, sizeof h->classes);
-	h->outbox = (struct outbox){ 0 };
-	h->bins = NULL;
-	inbox_take(&h->inbox, true); /* its slabs are QUEUED and found by route_lost */
-	/* Not put up for reuse: if it was this thread's own, the interrupted call still goes on. */
-}
-
 void heap_registry_reset(void) {
 	registry.idle = registry.idle_locked = NULL;
-}
-
-void heap_repair_after_fork(struct heap *mine) {
-	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
-		if (h != mine && h->bins != NULL && !h->locked && h->busy)
-			retire_broken(h);
-	slab_for_each(route_lost, NULL);
-	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
-		if (h != mine && h->bins != NULL && !h->locked)
-			heap_retire(h);
 }

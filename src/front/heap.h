@@ -12,7 +12,8 @@
  *   ready       in the ready list: not current, has blocks on its own list or remote list or
  *               uncarved ones
  *   full        neither: all its blocks are out. The first that comes home makes it ready.
- * and always in `all`.
+ * and always in `all`. Class 0, which no slab has, lists the mosaics (slab/mosaic.h); those with holes are
+ * in `holes` by the length of the largest.
  */
 #ifndef HAK_FRONT_HEAP_H
 #define HAK_FRONT_HEAP_H
@@ -38,9 +39,12 @@ struct heap_class {
 
 struct heap_counters {
 	uint64_t refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt, refill_fresh;
+	uint64_t refill_hole;
 	uint64_t bin_overflow, remote_free; /* full bins; blocks freed that are others' */
 	uint64_t slab_deleted; /* counted always: release_memory goes by it */
 };
+
+enum { HOLE_LENGTHS = 13 };
 
 struct heap {
 	struct inbox inbox HAK_CACHE_ALIGNED;
@@ -48,21 +52,36 @@ struct heap {
 	uint32_t tag;            /* owner number << TAG_OWNER_SHIFT; constant */
 	bool locked;             /* a locked heap; constant */
 	bool is_first;           /* the process's first heap, which may use the nursery */
-	volatile bool busy;      /* its thread is inside a slow path (read after fork) */
+	volatile bool busy;      /* its thread is inside a slow path (read after fork); heap_enter */
 	uint64_t looked;         /* at the clock, in os_cycles */
 	size_t grown;            /* bytes by which bins have grown beyond their first capacity */
 	struct heap *next;       /* registry of all heaps; constant */
 	struct heap *next_idle;  /* under the registry lock */
 	struct heap_counters count;
 	struct outbox outbox;
+	size_t slabs;            /* in the lists */
+	uint8_t sparse_class;    /* where the search for a sparse slab goes on */
+	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
 	struct heap_class classes[SC_COUNT];
 };
+
+/* What the heap's thread does in between is half done for a fork child. The fences keep the compiler from
+   moving stores out; other threads do not look. */
+HAK_INLINE void heap_enter(struct heap *h) {
+	h->busy = true;
+	atomic_signal_fence(memory_order_seq_cst);
+}
+HAK_INLINE void heap_leave(struct heap *h) {
+	atomic_signal_fence(memory_order_seq_cst);
+	h->busy = false;
+}
 
 /* A heap with these bins, which it fills in; recycled or new. It is marked busy: whoever asked clears
    that when it has made the heap its own. NULL: out of memory. Thread-safe. */
 struct heap *heap_acquire(struct bin *bins, bool locked);
 
-/* Brings bins and outbox home, gives up all slabs and puts the heap up for reuse. Its thread. */
+/* Brings bins and outbox home, gives up all slabs and puts the heap, no longer busy, up for reuse. Its
+   thread. */
 void heap_retire(struct heap *h);
 
 /* A block of class `sc` for an empty bin, and more in the bin. `zerop`: whether the block is known to
@@ -94,6 +113,10 @@ void heap_repair_after_fork(struct heap *mine);
 
 /* In a fork child, for a locked heap whose lock was held: takes none of its lists for granted. */
 void heap_forget_free(struct heap *h);
+
+/* In a fork child whose fork was called by a handler that interrupted the thread inside a slow path: the
+   heap is nobody's from here on, but the interrupted call can go on with it. Its free blocks are lost. */
+void heap_forsake(struct heap *h);
 
 struct lock *heap_registry_lock(void);
 

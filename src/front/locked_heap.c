@@ -41,7 +41,7 @@ struct locked_heap *locked_heap_new(void) {
 		put_descriptor(lh);
 		return NULL;
 	}
-	h->busy = false; /* its lock says whether it is in use */
+	heap_leave(h); /* its lock says whether it is in use */
 	lh->heap = h;
 	return lh;
 }
@@ -86,6 +86,7 @@ void locked_heap_repair_after_fork(void) {
 		if (atomic_load_explicit(&lh->lock.word, memory_order_relaxed) == 0)
 			continue;
 		lock_reset(&lh->lock);
+		list_relink(&lh->larges);
 		if (lh->heap != NULL)
 			heap_forget_free(lh->heap);
 	}

@@ -6,6 +6,7 @@
 #include "front/large.h"
 #include "front/nursery.h"
 #include "front/tcache.h"
+#include "slab/mosaic.h"
 
 static const char *const op_names[] = { "free", "realloc", "malloc_usable_size" };
 
@@ -60,22 +61,27 @@ void misuse_invalid(enum misuse_op op, uintptr_t addr) {
 
 /* ---- is a block on a free list? ---- */
 
-/* The slab of class `sc` that a decoded link leads to, or NULL. */
-static const struct slab *link_target(unsigned sc, uintptr_t decoded) {
+/* The slab that a decoded link leads to, or NULL. */
+static const struct slab *link_target(uintptr_t decoded) {
 	struct pagemap_entry e = pagemap_lookup(decoded);
-	return (e.tag & TAG_CODE_MASK) >> SC_CODE_SHIFT == sc ? e.desc : NULL;
+	return tag_is_slab(e.tag) ? e.desc : NULL;
 }
 
-/* Could the block's first word have been written by us? */
-static bool has_plausible_link(const struct slab *s, uintptr_t block) {
+static bool is_block_of(const struct slab *s, uintptr_t addr, unsigned sc) {
+	return slab_has_block(s, addr) && slab_class_at(s, addr) == sc;
+}
+
+/* Could the block's first word have been written by us? Remote lists of mosaics mix classes. */
+static bool has_plausible_link(uintptr_t block) {
 	uintptr_t next = link_decode(block_link(block));
-	const struct slab *target = link_target(s->sc, next);
+	const struct slab *target = link_target(next);
 	if (target == NULL)
 		return false;
 	return link_is_end(next) ? next == (target->base | 1) : slab_has_block(target, next);
 }
 
-/* Walks a list that other threads may be changing: a wrong turn ends the walk, nothing worse. */
+/* Walks a list that other threads may be changing: a wrong turn ends the walk, nothing worse. `sc`: the
+   class of all its blocks; 0: any. */
 static bool list_contains(unsigned sc, uintptr_t link, uintptr_t block) {
 	for (unsigned steps = 0; steps < 1u << 16; steps++) {
 		uintptr_t at = link_decode(link);
@@ -83,8 +89,8 @@ static bool list_contains(unsigned sc, uintptr_t link, uintptr_t block) {
 			return true;
 		if (link_is_end(at))
 			return false;
-		const struct slab *s = link_target(sc, at);
-		if (s == NULL || !slab_has_block(s, at))
+		const struct slab *s = link_target(at);
+		if (s == NULL || !(sc != 0 ? is_block_of(s, at, sc) : slab_has_block(s, at)))
 			return false;
 		link = block_link(at);
 	}
@@ -94,7 +100,7 @@ static bool list_contains(unsigned sc, uintptr_t link, uintptr_t block) {
 static bool outbox_contains(const struct outbox *o, const struct slab *s, uintptr_t block) {
 	for (unsigned i = 0; i < OUTBOX_SLOTS; i++)
 		if (o->slot[i].slab == s &&
-		    list_contains(s->sc, link_encode(o->slot[i].batch.first), block))
+		    list_contains(0, link_encode(o->slot[i].batch.first), block))
 			return true;
 	return false;
 }
@@ -106,19 +112,20 @@ static bool outbox_contains(const struct outbox *o, const struct slab *s, uintpt
  * only by copying uninitialised memory. For that program's sake a link alone is no proof.
  */
 HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
-	if (!has_plausible_link(s, block))
+	unsigned sc = slab_class_at(s, block);
+	if (!has_plausible_link(block))
 		return false;
-	if (list_contains(s->sc, s->free, block))
+	if (list_contains(0, s->free, block))
 		return true;
 	uintptr_t remote = remote_first(atomic_load_explicit(&s->remote, memory_order_acquire));
-	if (remote != 0 && list_contains(s->sc, link_encode(remote), block))
+	if (remote != 0 && list_contains(0, link_encode(remote), block))
 		return true;
 	for (const struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		const struct bin *bins = h->bins;
-		const struct heap_class *hc = &h->classes[s->sc];
-		if (bins != NULL && list_contains(s->sc, bins[s->sc].head, block))
+		const struct heap_class *hc = &h->classes[sc];
+		if (bins != NULL && list_contains(sc, bins[sc].head, block))
 			return true;
-		if (hc->spare_count != 0 && list_contains(s->sc, hc->spare, block))
+		if (hc->spare_count != 0 && list_contains(sc, hc->spare, block))
 			return true;
 		if (outbox_contains(&h->outbox, s, block))
 			return true;
@@ -128,15 +135,24 @@ HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
 
 /* ---- checks ---- */
 
+/* The block that `addr` lies in; 0: none. */
+static uintptr_t block_around(const struct slab *s, uintptr_t addr) {
+	if (slab_mosaic(s) != NULL)
+		return mosaic_block_at(s, addr);
+	uintptr_t off = addr - s->base;
+	bool carved = sc_index(s->sc, off) < __atomic_load_n(&s->carved, __ATOMIC_RELAXED);
+	return carved ? addr - off % s->block_size : 0;
+}
+
 void misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr) {
-	if (!slab_has_block(s, addr)) {
-		uintptr_t off = addr - s->base;
-		if (sc_index(s->sc, off) < __atomic_load_n(&s->carved, __ATOMIC_RELAXED))
-			die_interior(op, addr, addr - off % s->block_size, s->block_size);
+	uintptr_t block = block_around(s, addr);
+	if (block == 0)
 		misuse_invalid(op, addr);
-	}
+	size_t size = hak_size_classes[slab_class_at(s, block)].size;
+	if (block != addr)
+		die_interior(op, addr, block, size);
 	if (block_is_free(s, addr))
-		misuse_freed(op, addr, s->block_size);
+		misuse_freed(op, addr, size);
 }
 
 void misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep) {

@@ -11,7 +11,7 @@ static void post(struct outbox *o, struct outbox_slot *slot) {
 
 static bool is_full(const struct outbox_slot *slot) {
 	return slot->batch.count >= OUTBOX_BLOCKS ||
-		slot->batch.count * (size_t)slot->slab->block_size >= OUTBOX_BYTES;
+		slot->batch.count * (size_t)slot->slab->block_size >= OUTBOX_BYTES; /* a mosaic's first class will do */
 }
 
 void outbox_add(struct outbox *o, struct slab *s, uintptr_t block) {

@@ -8,7 +8,7 @@
 #include "front/bigcache.h"
 #include "front/heap.h"
 #include "os/lock.h"
-#include "slab/slab.h"
+#include "slab/mosaic.h"
 #include "space/meta.h"
 #include "space/superslab.h"
 
@@ -18,9 +18,12 @@ static void add_slab(struct slab *s, void *arg) {
 	size_t used = __atomic_load_n(&s->used, __ATOMIC_RELAXED);
 	size_t home = remote_is_published(remote) ? used - remote_count(remote) : remote_count(remote);
 	size_t live = used > home ? used - home : 0;
+	size_t size = s->block_size;
+	if (slab_mosaic(s) != NULL && used != 0)
+		size = mosaic_bytes(s) / used;
 	st->slabs++;
 	st->live_blocks += live;
-	st->live += live * s->block_size;
+	st->live += live * size;
 }
 
 void stats_collect(struct stats *s) {
@@ -88,6 +91,7 @@ static void print_counters(void) {
 	for (const struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		sum.refill_own += h->count.refill_own;
 		sum.refill_carve += h->count.refill_carve;
+		sum.refill_hole += h->count.refill_hole;
 		sum.refill_fresh += h->count.refill_fresh;
 		sum.bin_overflow += h->count.bin_overflow;
 		sum.remote_free += h->count.remote_free;
@@ -95,6 +99,7 @@ static void print_counters(void) {
 	const struct row row[] = {
 		{ "refills from slab lists", NULL, sum.refill_own },
 		{ "refills by carving", NULL, sum.refill_carve },
+		{ "refills from holes", NULL, sum.refill_hole },
 		{ "fresh slabs", NULL, sum.refill_fresh },
 		{ "full bins", NULL, sum.bin_overflow },
 		{ "remote frees", NULL, sum.remote_free },

@@ -11,6 +11,10 @@ struct pool {
 
 static struct pool pools[SC_COUNT];
 
+static unsigned index_of(const struct slab *s) {
+	return slab_mosaic(s) != NULL ? 0 : s->sc;
+}
+
 struct lock *pool_lock(unsigned sc) {
 	return &pools[sc].lock;
 }
@@ -28,7 +32,7 @@ static bool unpublish(struct slab *s) {
 }
 
 static void unpublish_if_class(struct slab *s, void *arg) {
-	if (s->sc != *(unsigned *)arg)
+	if (index_of(s) != *(unsigned *)arg)
 		return;
 	s->pool_link = (struct list_node){ 0 };
 	if (remote_is_published(atomic_load_explicit(&s->remote, memory_order_relaxed)))
@@ -88,7 +92,7 @@ void pool_repair(struct slab *s) {
 }
 
 void pool_publish(struct slab *s) {
-	struct pool *p = &pools[s->sc];
+	struct pool *p = &pools[index_of(s)];
 	lock_acquire(&p->lock);
 	enum fate fate = try_publish(s);
 	if (fate == PUBLISHED) {
@@ -101,7 +105,7 @@ void pool_publish(struct slab *s) {
 }
 
 void pool_reap(struct slab *s) {
-	struct pool *p = &pools[s->sc];
+	struct pool *p = &pools[index_of(s)];
 	lock_acquire(&p->lock);
 	unlink_locked(p, s);
 	lock_release(&p->lock);
@@ -131,6 +135,8 @@ struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag) {
 	/* Release: routers from here on use our inbox. QUEUED is still set, so there is none yet. */
 	atomic_store_explicit(&s->owner, owner, memory_order_release);
 	slab_set_tag(s, owner_tag);
+	if (slab_mosaic(s) != NULL)
+		return s;
 	if (s->free_count == 0)
 		remote_collect(s, true);
 	else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The shared pool: slabs without an owner that have blocks to give, by class. Dead threads publish
- * them, living ones adopt them. One lock per class. A slab is in the pool's list iff PUBLISHED is set
+ * The shared pool: slabs without an owner that have blocks to give, by class; mosaics under class 0, which
+ * no slab has. Dead threads publish them, living ones adopt them. One lock per class. A slab is in the pool's list iff PUBLISHED is set
  * in its remote word (slab/remote.h); both change in one critical section.
  *
  * A slab whose last block comes home while it is in the pool is deleted by the thread that brought
@@ -17,7 +17,8 @@
 void pool_publish(struct slab *s);
 
 /* Takes a slab of class `sc` for the heap with this inbox and tag; NULL: there is none. Its remote
-   list is collected if its own list is empty. */
+   list is collected if its own list is empty; that of a mosaic is left, and QUEUED with it, for
+   remote_take. */
 struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag);
 
 /* Deletes a slab in the pool whose last block the caller has just brought home. */

@@ -95,6 +95,12 @@ bool remote_collect(struct slab *s, bool clear_queued) {
 	return accept(s, old);
 }
 
+uintptr_t remote_take(struct slab *s) {
+	/* Acquire: the posters' links. Release: as in remote_unqueue. */
+	uintptr_t first = remote_first(atomic_exchange_explicit(&s->remote, 0, memory_order_acq_rel));
+	return first != 0 ? link_encode(first) : slab_end(s);
+}
+
 void remote_unqueue(struct slab *s) {
 	/* Release: who routes the slab next writes inbox_next after we read it. */
 	uint64_t word = atomic_fetch_and_explicit(&s->remote, ~(uint64_t)REMOTE_QUEUED, memory_order_acq_rel);

@@ -70,6 +70,10 @@ void remote_route(struct slab *s);
    has just been taken out of a queue. Owner. True if there was anything. */
 bool remote_collect(struct slab *s, bool clear_queued);
 
+/* Takes the remote list of a mosaic, and QUEUED with it: the link to its first block. The slab has just
+   been taken out of a queue. Owner. */
+uintptr_t remote_take(struct slab *s);
+
 /* Clears QUEUED, leaving the list: for a slab just taken out of a queue whose own list is not
    empty. Owner. */
 void remote_unqueue(struct slab *s);

@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "slab/mosaic.h"
 #include "space/meta.h"
 #include "space/pagemap.h"
 
@@ -90,24 +91,29 @@ struct slab *slab_new(unsigned sc) {
 	/* Relaxed: nobody knows this slab yet. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
+	atomic_store_explicit(&s->mosaic, NULL, memory_order_relaxed);
 	return s;
 }
 
 void slab_delete(struct slab *s) {
+	bool mosaic = slab_mosaic(s) != NULL;
 	struct span span = { .base = (void *)s->base, .granules = 1, .ss = s->ss,
-	                     .last_size = s->block_size };
+	                     .last_size = mosaic ? 0 : s->block_size };
 	/* What was never carved is as clean as it was at the start. */
 	size_t touched = s->fresh_is_zero ? s->carved * (size_t)s->block_size : GRANULE;
 	/* A descriptor that is handed out anew must not look like this slab before it is filled in: a
 	   fork child goes by what it says. Relaxed: the slab is ours alone. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
+	if (mosaic)
+		mosaic_close(s);
 	put_descriptor(s);
 	span_free(&span, touched);
 }
 
 void slab_set_tag(struct slab *s, uint32_t owner_tag) {
-	pagemap_set(s->base, 1, owner_tag | (uint32_t)s->sc << SC_CODE_SHIFT, s);
+	uint32_t code = slab_mosaic(s) != NULL ? TAG_MOSAIC : (uint32_t)s->sc << SC_CODE_SHIFT;
+	pagemap_set(s->base, 1, owner_tag | code, s);
 }
 
 void slab_rebuild(void) {

@@ -10,6 +10,8 @@
  *
  *   used = carved - own list         (so it counts bins, outboxes and the remote list as used)
  *
+ * A sparse slab may be opened to other classes: then slab/mosaic.h says what holds.
+ *
  * A free block's first word is its *link*: the address of the next free block XOR a per-process key.
  * The last link decodes to an odd address near the slab (slab_end), so "no more" is one bit test
  * and every link of a free block decodes into the slab's own 1 TiB window. That is what free looks
@@ -31,6 +33,7 @@
 #include "space/superslab.h"
 
 struct inbox;
+struct mosaic;
 
 struct slab {
 	/* First line: the owner's. */
@@ -54,6 +57,7 @@ struct slab {
 	struct slab *inbox_next;                   /* whoever holds the slab in a queue */
 	struct list_node all;                      /* owner: in the owner's list of all its slabs */
 	struct list_node pool_link;                /* under the pool's lock */
+	_Atomic(struct mosaic *) mosaic;           /* NULL: all blocks are of class `sc` */
 };
 static_assert(sizeof(struct slab) == 128, "two cache lines: the owner's and the others'");
 
@@ -99,9 +103,28 @@ void slab_delete(struct slab *s);
 /* Says in the page map whose slab it is: `owner_tag` is a heap's tag, 0 for nobody. */
 void slab_set_tag(struct slab *s, uint32_t owner_tag);
 
+/* Is this the tag of a slab, of whomever? */
+HAK_INLINE bool tag_is_slab(uint32_t tag) {
+	uint32_t code = tag & TAG_CODE_MASK;
+	return tag != TAG_NONE && (code < SC_CODE_END || code == TAG_MOSAIC);
+}
+
+HAK_INLINE struct mosaic *slab_mosaic(const struct slab *s) {
+	/* Acquire: what begins where. */
+	return atomic_load_explicit(&s->mosaic, memory_order_acquire);
+}
+
+/* The class of the block at `addr`; 0: no block of a mosaic begins there. */
+unsigned mosaic_class_at(const struct slab *s, uintptr_t addr);
+HAK_INLINE unsigned slab_class_at(const struct slab *s, uintptr_t addr) {
+	return HAK_LIKELY(slab_mosaic(s) == NULL) ? s->sc : mosaic_class_at(s, addr);
+}
+
 /* Is `addr`, in a granule of the slab, the address of a carved block? Any thread may ask about a block
    it was given. */
 HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
+	if (HAK_UNLIKELY(slab_mosaic(s) != NULL))
+		return mosaic_class_at(s, addr) != 0;
 	uintptr_t off = addr - s->base;
 	uint32_t index = sc_index(s->sc, off);
 	/* Relaxed: who has a block has it from somebody who saw it carved. */

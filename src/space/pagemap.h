@@ -15,7 +15,7 @@
  *          leads to tag 0, "nobody's", without a branch, and a lookup of any address never faults.
  *
  * Tag: owner << TAG_OWNER_SHIFT | code. The code of a slab is its class's byte offset in an array of
- * bins (slab/size_class.h); the codes of what is not a slab stand below, with owner 0. So
+ * bins (slab/size_class.h); other codes stand below, with owner 0. So
  *
  *   x = tag(p) ^ my_tag;     x < SC_CODE_END  <=>  a slab of mine, and x is the bin's offset
  *
@@ -41,6 +41,8 @@
 /* Codes above every class code; owner 0. */
 enum tag_code {
 	TAG_NONE = 0,
+	TAG_MOSAIC = 0x390,      /* a slab with a mosaic (slab/mosaic.h); the one code here that goes with an
+	                            owner */
 	TAG_FREE = 0x3f0,        /* a granule of ours that holds nothing; descriptor: the size, as a number,
 	                            of the blocks it held last, or 0 */
 	TAG_NURSERY = 0x3c0,     /* blocks of mixed classes; front/nursery.h */

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* Heaps in a fork child, which has one thread: see "fork" in abi/lifecycle.c. */
+#include <string.h>
+
+#include "front/heap_slabs.h"
+#include "slab/mosaic.h"
+#include "slab/pool.h"
+
+static bool is_in_inbox(const struct inbox *in, const struct slab *s) {
+	const struct slab *at = atomic_load_explicit(&in->top, memory_order_relaxed);
+	for (; at != NULL && at != INBOX_CLOSED; at = at->inbox_next)
+		if (at == s)
+			return true;
+	return false;
+}
+
+/* Not only its owner's: a router may have read an owner that was gone, and whose inbox another thread had
+   opened, when it pushed. */
+static bool is_in_any_inbox(const struct slab *s) {
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		if (is_in_inbox(&h->inbox, s))
+			return true;
+	return false;
+}
+
+/* Takes all blocks but those on the remote list for used. */
+static void forget_free_blocks(struct slab *s) {
+	s->free = slab_end(s);
+	s->free_count = 0;
+	if (slab_mosaic(s) != NULL)
+		mosaic_seal(s);
+	else
+		s->carved = s->used = s->capacity;
+}
+
+/* The heap's thread was stopped inside a slow path: its lists cannot be trusted, so its free blocks
+   are lost to the child; what the child itself frees from now on is not. */
+static void disown_broken(struct slab *s, void *arg) {
+	struct heap *h = arg;
+	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != &h->inbox)
+		return;
+	forget_free_blocks(s);
+	s->ready = s->all = (struct list_node){ 0 };
+	remote_disown(s);
+}
+
+/* QUEUED but in no queue: its router is gone. PUBLISHED but not in the pool: its publisher is, or the pool
+   was reset. In the pool without a block out: its reaper is gone. */
+static void route_lost(struct slab *s, void *arg) {
+	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	if (!remote_is_queued(word))
+		return;
+	if (list_is_linked(&s->pool_link)) {
+		if (remote_is_published(word) && remote_count(word) == 0)
+			pool_reap(s);
+	} else if (remote_is_published(word)) {
+		pool_repair(s);
+	} else if (!is_in_any_inbox(s)) {
+		remote_route(s);
+	}
+}
+
+/* A locked heap was in use by a thread that is gone: its free blocks are lost, not the others. */
+void heap_forget_free(struct heap *h) {
+	memset(h->bins + 1, 0, (SC_COUNT - 1) * sizeof *h->bins);
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		struct heap_class *hc = &h->classes[sc];
+		hc->current = NULL;
+		hc->ready.first = NULL;
+		hc->spare_count = 0;
+		list_relink(&hc->all);
+		for (struct list_node *n = hc->all.first; n != NULL; n = n->next) {
+			struct slab *s = slab_of_all_node(n);
+			s->ready = (struct list_node){ 0 };
+			forget_free_blocks(s);
+		}
+	}
+}
+
+static void retire_broken(struct heap *h) {
+	slab_for_each(disown_broken, h);
+	memset(h->classes, 0, sizeof h->classes);
+	memset(h->holes, 0, sizeof h->holes);
+	h->outbox = (struct outbox){ 0 };
+	h->bins = NULL;
+	inbox_take(&h->inbox, true); /* its slabs are QUEUED and found by route_lost */
+}
+
+void heap_forsake(struct heap *h) {
+	/* The thread's bins serve its next heap; what the interrupted call still puts there is the child's as
+	   well. */
+	static struct bin bins[SC_COUNT];
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		bins[sc] = (struct bin){ .room = h->classes[sc].capacity };
+		h->classes[sc].spare_count = 0;
+	}
+	h->bins = bins;
+}
+
+/* The heap of a thread that is gone. */
+static bool is_left(const struct heap *h, const struct heap *mine) {
+	return h != mine && h->bins != NULL && !h->locked;
+}
+
+void heap_repair_after_fork(struct heap *mine) {
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		if (is_left(h, mine) && h->busy)
+			retire_broken(h);
+	slab_for_each(route_lost, NULL);
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		if (is_left(h, mine))
+			heap_retire(h);
+}

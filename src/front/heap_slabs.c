@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/heap_slabs.h"
+
+#include "base/bits.h"
+#include "slab/mosaic.h"
+
+static struct slab *slab_at(uintptr_t block) {
+	return pagemap_lookup(block).desc;
+}
+
+struct heap_class *heap_class_of(struct heap *h, const struct slab *s) {
+	return &h->classes[slab_mosaic(s) != NULL ? 0 : s->sc];
+}
+
+void heap_add_slab(struct heap *h, struct slab *s) {
+	list_push(&heap_class_of(h, s)->all, &s->all);
+	h->slabs++;
+}
+
+void heap_unlink_slab(struct heap *h, struct slab *s) {
+	struct heap_class *hc = heap_class_of(h, s);
+	if (hc->current == s)
+		hc->current = NULL;
+	if (list_is_linked(&s->ready))
+		list_remove(&s->ready);
+	if (slab_mosaic(s) != NULL)
+		slab_mosaic(s)->list = 0;
+	list_remove(&s->all);
+	h->slabs--;
+}
+
+void heap_delete_slab(struct heap *h, struct slab *s) {
+	heap_unlink_slab(h, s);
+	h->count.slab_deleted++;
+	slab_delete(s);
+}
+
+void heap_for_each_slab(struct heap *h, void (*visit)(struct heap *h, struct slab *s)) {
+	for (unsigned sc = 0; sc < SC_COUNT; sc++) {
+		struct list_node *n = h->classes[sc].all.first, *next;
+		for (; n != NULL; n = next) {
+			next = n->next;
+			visit(h, slab_of_all_node(n));
+		}
+	}
+}
+
+/* ---- mosaics ---- */
+
+void heap_file_mosaic(struct heap *h, struct slab *s) {
+	struct mosaic *m = slab_mosaic(s);
+	unsigned list = m->largest != 0 ? ilog2(m->largest) + 1 : 0;
+	if (list == m->list)
+		return;
+	if (m->list != 0)
+		list_remove(&s->ready);
+	if (list != 0)
+		list_push(&h->holes[list - 1], &s->ready);
+	m->list = (uint8_t)list;
+}
+
+static void mosaic_gained_holes(struct heap *h, struct slab *s) {
+	if (s->used == 0 && remote_all_home(s))
+		heap_delete_slab(h, s);
+	else
+		heap_file_mosaic(h, s);
+}
+
+void heap_collect_mosaic(struct heap *h, struct slab *s) {
+	for (uintptr_t at = link_decode(remote_take(s)), next; !link_is_end(at); at = next) {
+		next = link_decode(block_link(at));
+		mosaic_put(s, at);
+	}
+	mosaic_gained_holes(h, s);
+}
+
+/* ---- blocks come home ---- */
+
+static bool has_blocks(const struct slab *s) {
+	return s != NULL && (s->free_count != 0 || slab_has_uncarved(s));
+}
+
+/* Would the class have to go to the pool at once if this empty, ready slab went? */
+static bool is_last_source(const struct heap_class *hc, const struct slab *s) {
+	return hc->ready.first == &s->ready && s->ready.next == NULL && !has_blocks(hc->current);
+}
+
+/* A slab that is not current has new free blocks. */
+static void slab_gained_blocks(struct heap *h, struct slab *s) {
+	struct heap_class *hc = &h->classes[s->sc];
+	if (s == hc->current)
+		return;
+	if (!list_is_linked(&s->ready))
+		list_push(&hc->ready, &s->ready);
+	if (s->used <= s->left_remote && remote_all_home(s) && !is_last_source(hc, s))
+		heap_delete_slab(h, s);
+}
+
+/* Takes the blocks at the head of a chain that lie in slab `s`, puts them on its list, and returns the
+   first of the others. What was freed in a row often lies in one slab: such a run goes as it is. */
+static uintptr_t push_run(struct heap *h, struct slab *s, uintptr_t block) {
+	uintptr_t first = block, last;
+	unsigned n = 0;
+	do {
+		last = block;
+		block = link_decode(block_link(last));
+		n++;
+	} while (!link_is_end(block) && slab_spans(s, block));
+	slab_push(s, first, last, n);
+	slab_gained_blocks(h, s);
+	return block;
+}
+
+static uintptr_t put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block) {
+	uintptr_t next = link_decode(block_link(block));
+	mosaic_put(s, block);
+	mosaic_gained_holes(h, s);
+	return next;
+}
+
+void heap_send_home(struct heap *h, uintptr_t link) {
+	uintptr_t block = link_decode(link);
+	while (!link_is_end(block)) {
+		struct slab *s = slab_at(block);
+		block = slab_mosaic(s) != NULL ? put_in_mosaic(h, s, block) : push_run(h, s, block);
+	}
+}
+
+void heap_drain_inbox(struct heap *h) {
+	if (inbox_is_empty(&h->inbox))
+		return;
+	struct slab *s = inbox_take(&h->inbox, false), *next;
+	for (; s != NULL; s = next) {
+		/* Before the slab leaves our hands: the next router overwrites the link. */
+		next = s->inbox_next;
+		/* Relaxed: only we make ourselves owner. */
+		if (atomic_load_explicit(&s->owner, memory_order_relaxed) != &h->inbox) {
+			remote_route(s);
+			continue;
+		}
+		if (slab_mosaic(s) != NULL) {
+			heap_collect_mosaic(h, s);
+			continue;
+		}
+		if (s->free_count == 0)
+			remote_collect(s, true);
+		else
+			remote_unqueue(s);
+		slab_gained_blocks(h, s);
+	}
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* The slabs of a heap: its lists, and what happens when a block comes home. All need what front/heap.h asks
+   of whoever touches a heap. */
+#ifndef HAK_FRONT_HEAP_SLABS_H
+#define HAK_FRONT_HEAP_SLABS_H
+
+#include "front/heap.h"
+
+HAK_INLINE struct slab *slab_of_ready_node(struct list_node *n) {
+	return LIST_ENTRY(n, struct slab, ready);
+}
+
+HAK_INLINE struct slab *slab_of_all_node(struct list_node *n) {
+	return LIST_ENTRY(n, struct slab, all);
+}
+
+/* The heap's lists that the slab belongs in: those of its class, or, for mosaics, those of class 0. */
+struct heap_class *heap_class_of(struct heap *h, const struct slab *s);
+
+/* A slab that is the heap's by owner and tag enters its lists; leaves them; leaves them and is deleted. */
+void heap_add_slab(struct heap *h, struct slab *s);
+void heap_unlink_slab(struct heap *h, struct slab *s);
+void heap_delete_slab(struct heap *h, struct slab *s);
+
+/* Files a mosaic by its largest hole. */
+void heap_file_mosaic(struct heap *h, struct slab *s);
+
+/* Takes up the remote list of a mosaic that has just been taken out of a queue. */
+void heap_collect_mosaic(struct heap *h, struct slab *s);
+
+/* Calls `visit` for every slab of the heap; it may remove the slab. */
+void heap_for_each_slab(struct heap *h, void (*visit)(struct heap *h, struct slab *s));
+
+#endif

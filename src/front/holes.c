@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/holes.h"
+
+#include "base/bits.h"
+#include "front/heap_slabs.h"
+#include "front/policy.h"
+#include "slab/mosaic.h"
+#include "slab/pool.h"
+
+enum {
+	MIN_SLABS = 32,  /* in the heap: 2 MiB */
+	TO_SPARE = 4,    /* slabs with free blocks that a class must have before one of them is opened */
+	TRIES = 16,      /* mosaics looked at per length of hole */
+};
+
+static void *take_from(struct heap *h, unsigned sc, struct slab *s) {
+	struct bin *b = &h->bins[sc];
+	unsigned capacity = h->classes[sc].capacity;
+	uintptr_t link;
+	unsigned n = mosaic_take(s, sc, policy_carve(sc, capacity), &link);
+	heap_file_mosaic(h, s);
+	if (n == 0)
+		return NULL;
+	b->head = link;
+	b->room = (int32_t)(capacity - n);
+	COUNT(h->count.refill_hole);
+	return bin_pop(b);
+}
+
+/* From the mosaics with holes of one length, of 2^log units and more. */
+static void *take_from_list(struct heap *h, unsigned sc, unsigned log) {
+	unsigned units = hak_size_classes[sc].size >> MOSAIC_UNIT_SHIFT;
+	struct list_node *n = h->holes[log].first, *next;
+	for (unsigned i = 0; n != NULL && i < TRIES; n = next, i++) {
+		struct slab *s = slab_of_ready_node(n);
+		next = n->next;
+		void *p = slab_mosaic(s)->largest >= units ? take_from(h, sc, s) : NULL;
+		if (p != NULL)
+			return p;
+	}
+	return NULL;
+}
+
+static void *take_from_mosaics(struct heap *h, unsigned sc) {
+	unsigned units = hak_size_classes[sc].size >> MOSAIC_UNIT_SHIFT;
+	for (unsigned log = ilog2(units); log < HOLE_LENGTHS; log++) {
+		void *p = take_from_list(h, sc, log);
+		if (p != NULL)
+			return p;
+	}
+	return NULL;
+}
+
+/* ---- which slab to open ---- */
+
+static bool is_worth_opening(const struct slab *s, size_t size) {
+	if (s->used > s->capacity * 3u / 4 || s->block_size < MOSAIC_MIN_SIZE)
+		return false;
+	/* Where survivors are strewn at random, a fifth of the free bytes is in holes of three times the mean
+	   and more. */
+	size_t holes = GRANULE - s->used * (size_t)s->block_size;
+	return 3 * (holes / (s->used + 1u)) >= size;
+}
+
+/* A sparse slab among the first of a class's ready list, if the list is long enough. */
+static struct slab *sparse_slab(const struct heap_class *hc, size_t size) {
+	struct slab *found = NULL;
+	unsigned count = 0;
+	for (struct list_node *n = hc->ready.first; n != NULL && count < TO_SPARE; n = n->next, count++) {
+		struct slab *s = slab_of_ready_node(n);
+		if (found == NULL && is_worth_opening(s, size))
+			found = s;
+	}
+	return count == TO_SPARE ? found : NULL;
+}
+
+/* Where the last one was found there may be more: the search goes on there. */
+static struct slab *find_sparse(struct heap *h, size_t size) {
+	for (unsigned i = 1; i < SC_COUNT; i++) {
+		struct slab *s = sparse_slab(&h->classes[h->sparse_class], size);
+		if (s != NULL)
+			return s;
+		h->sparse_class = (uint8_t)(h->sparse_class + 1 < SC_COUNT ? h->sparse_class + 1 : 1);
+	}
+	return NULL;
+}
+
+static struct slab *open_slab(struct heap *h, struct slab *s) {
+	heap_unlink_slab(h, s);
+	bool opened = mosaic_open(s);
+	if (opened)
+		slab_set_tag(s, h->tag);
+	heap_add_slab(h, s);
+	if (opened)
+		return s;
+	list_push(&heap_class_of(h, s)->ready, &s->ready);
+	return NULL;
+}
+
+void *holes_refill(struct heap *h, unsigned sc) {
+	size_t size = hak_size_classes[sc].size;
+	if (h->locked || h->slabs < MIN_SLABS || size < MOSAIC_MIN_SIZE || size > MOSAIC_MAX_SIZE)
+		return NULL;
+	void *p = take_from_mosaics(h, sc);
+	if (p != NULL)
+		return p;
+	struct slab *s = pool_adopt(0, &h->inbox, h->tag);
+	if (s != NULL) {
+		heap_add_slab(h, s);
+		heap_collect_mosaic(h, s); /* may be gone now */
+		return take_from_mosaics(h, sc);
+	}
+	s = find_sparse(h, size);
+	return s != NULL && open_slab(h, s) != NULL ? take_from(h, sc, s) : NULL;
+}

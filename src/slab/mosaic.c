@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+#include "slab/mosaic.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "os/lock.h"
+#include "space/meta.h"
+
+/* `unused` is under `lock`. */
+static struct {
+	struct lock lock;
+	struct list unused;
+} mosaics;
+
+struct lock *mosaic_lock(void) {
+	return &mosaics.lock;
+}
+
+void mosaic_reset(void) {
+	mosaics.unused.first = NULL;
+}
+
+static struct mosaic *new_mosaic(void) {
+	lock_acquire(&mosaics.lock);
+	struct list_node *n = mosaics.unused.first;
+	if (n != NULL)
+		list_remove(n);
+	lock_release(&mosaics.lock);
+	if (n == NULL)
+		return meta_alloc(sizeof(struct mosaic));
+	struct mosaic *m = LIST_ENTRY(n, struct mosaic, unused);
+	memset(m, 0, sizeof *m);
+	return m;
+}
+
+void mosaic_close(struct slab *s) {
+	struct mosaic *m = slab_mosaic(s);
+	/* Relaxed: the slab is ours alone. */
+	atomic_store_explicit(&s->mosaic, NULL, memory_order_relaxed);
+	lock_acquire(&mosaics.lock);
+	list_push(&mosaics.unused, &m->unused);
+	lock_release(&mosaics.lock);
+}
+
+/* ---- units ---- */
+
+static unsigned units_of(unsigned sc) {
+	return hak_size_classes[sc].size >> MOSAIC_UNIT_SHIFT;
+}
+
+static unsigned unit_at(const struct slab *s, uintptr_t addr) {
+	return (unsigned)((addr - s->base) >> MOSAIC_UNIT_SHIFT);
+}
+
+static uintptr_t addr_of(const struct slab *s, unsigned unit) {
+	return s->base + ((uintptr_t)unit << MOSAIC_UNIT_SHIFT);
+}
+
+/* The first unit from `from` on that is used, or free; MOSAIC_UNITS: none. */
+static unsigned next_unit(const struct mosaic *m, unsigned from, bool used) {
+	uint64_t flip = used ? 0 : ~(uint64_t)0;
+	for (unsigned w = from / 64; w < MOSAIC_UNITS / 64; w++) {
+		uint64_t word = m->used[w] ^ flip;
+		if (w == from / 64)
+			word &= ~(uint64_t)0 << from % 64;
+		if (word != 0)
+			return w * 64 + (unsigned)__builtin_ctzll(word);
+	}
+	return MOSAIC_UNITS;
+}
+
+/* Where the hole that ends before `unit` begins. */
+static unsigned hole_before(const struct mosaic *m, unsigned unit) {
+	while (unit > 0) {
+		unsigned w = (unit - 1) / 64;
+		uint64_t below = m->used[w] & ~(uint64_t)0 >> (63 - (unit - 1) % 64);
+		if (below != 0)
+			return w * 64 + ilog2(below) + 1;
+		unit = w * 64;
+	}
+	return 0;
+}
+
+static void mark(struct mosaic *m, unsigned first, unsigned units, bool used) {
+	for (unsigned end = first + units; first < end;) {
+		unsigned n = (unsigned)min_size(end - first, 64 - first % 64);
+		uint64_t mask = ~(uint64_t)0 >> (64 - n) << first % 64;
+		m->used[first / 64] = used ? m->used[first / 64] | mask : m->used[first / 64] & ~mask;
+		first += n;
+	}
+}
+
+/* Relaxed: who has the block saw it made; for others it is a guess. `sc` 0: none begins any longer. */
+static void set_begin(struct mosaic *m, unsigned unit, unsigned sc) {
+	unsigned cell = sc != 0 ? sc << 1 | unit % MOSAIC_CELL_UNITS : 0;
+	__atomic_store_n(&m->begins[unit / MOSAIC_CELL_UNITS], (uint8_t)cell, __ATOMIC_RELAXED);
+}
+static unsigned get_begin(const struct mosaic *m, unsigned unit) {
+	unsigned cell = __atomic_load_n(&m->begins[unit / MOSAIC_CELL_UNITS], __ATOMIC_RELAXED);
+	return (cell & 1) == unit % MOSAIC_CELL_UNITS ? cell >> 1 : 0;
+}
+static_assert(SC_COUNT <= 128 && MOSAIC_CELL_UNITS == 2, "class and unit share a byte");
+
+/* ---- blocks ---- */
+
+/* The walk of the slab's list that follows would miss the cache at each step. */
+static void prefetch_blocks(const struct slab *s) {
+	for (unsigned i = 0; i < s->carved; i++)
+		__builtin_prefetch((const void *)(s->base + (size_t)i * s->block_size));
+}
+
+bool mosaic_open(struct slab *s) {
+	struct mosaic *m = new_mosaic();
+	if (m == NULL)
+		return false;
+	prefetch_blocks(s);
+	unsigned units = units_of(s->sc);
+	mark(m, 0, s->carved * units, true);
+	for (unsigned i = 0; i < s->carved; i++)
+		set_begin(m, i * units, s->sc);
+	for (uintptr_t at = link_decode(s->free); !link_is_end(at); at = link_decode(block_link(at))) {
+		mark(m, unit_at(s, at), units, false);
+		set_begin(m, unit_at(s, at), 0);
+	}
+	m->largest = MOSAIC_UNITS;
+	s->free = slab_end(s);
+	s->free_count = (uint16_t)(MOSAIC_UNITS - s->used * units);
+	s->capacity = s->carved;
+	s->fresh_is_zero = false;
+	/* Release: who sees the mosaic sees what begins where. */
+	atomic_store_explicit(&s->mosaic, m, memory_order_release);
+	return true;
+}
+
+/* Cuts blocks out of the hole from `*atp` to `end`, as long as they fit; `*atp` is left behind them. */
+static unsigned cut_hole(struct slab *s, unsigned sc, unsigned *atp, unsigned end, unsigned max,
+                         uintptr_t *linkp) {
+	struct mosaic *m = slab_mosaic(s);
+	unsigned units = units_of(sc), n = 0;
+	for (; n < max && *atp + units <= end; n++, *atp += units) {
+		mark(m, *atp, units, true);
+		set_begin(m, *atp, sc);
+		block_set_link(addr_of(s, *atp), *linkp);
+		*linkp = link_encode(addr_of(s, *atp));
+	}
+	return n;
+}
+
+/* As mosaic_take, in the holes that begin from unit `from` on and before `to`. `*largestp` becomes the length
+   of the largest hole seen and left if that is more. Returns with m->next behind the last hole seen. */
+static unsigned take_between(struct slab *s, unsigned sc, unsigned from, unsigned to, unsigned max,
+                             unsigned *largestp, uintptr_t *linkp) {
+	struct mosaic *m = slab_mosaic(s);
+	unsigned units = units_of(sc), align = units & -units, n = 0, end;
+	for (from = next_unit(m, from, false); from < to && n < max; from = next_unit(m, end, false)) {
+		end = next_unit(m, from, true);
+		unsigned first = (unsigned)align_up(from, align), at = first;
+		n += cut_hole(s, sc, &at, end, max - n, linkp);
+		unsigned left = at == first ? end - from : (unsigned)max_size(first - from, end - at);
+		*largestp = (unsigned)max_size(*largestp, left);
+		m->next = (uint16_t)(at < end ? at : end); /* the rest of a hole is looked at again */
+	}
+	return n;
+}
+
+unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, uintptr_t *linkp) {
+	struct mosaic *m = slab_mosaic(s);
+	unsigned start = m->next, largest = 0;
+	*linkp = slab_end(s);
+	unsigned n = take_between(s, sc, start, MOSAIC_UNITS, max, &largest, linkp);
+	if (n < max)
+		n += take_between(s, sc, 0, start, max - n, &largest, linkp);
+	if (n < max)
+		m->largest = (uint16_t)largest; /* all holes were looked at */
+	s->free_count -= (uint16_t)(n * units_of(sc));
+	s->used += (uint16_t)n;
+	return n;
+}
+
+void mosaic_put(struct slab *s, uintptr_t block) {
+	struct mosaic *m = slab_mosaic(s);
+	unsigned unit = unit_at(s, block), units = units_of(get_begin(m, unit));
+	set_begin(m, unit, 0);
+	mark(m, unit, units, false);
+	s->free_count += (uint16_t)units;
+	s->used--;
+	unsigned hole = next_unit(m, unit + units, true) - hole_before(m, unit);
+	m->largest = (uint16_t)max_size(m->largest, hole);
+}
+
+unsigned mosaic_class_at(const struct slab *s, uintptr_t addr) {
+	return addr % (1u << MOSAIC_UNIT_SHIFT) == 0 ? get_begin(slab_mosaic(s), unit_at(s, addr)) : 0;
+}
+
+uintptr_t mosaic_block_at(const struct slab *s, uintptr_t addr) {
+	const struct mosaic *m = slab_mosaic(s);
+	for (unsigned unit = unit_at(s, addr) + 1; unit-- > 0;) {
+		unsigned sc = get_begin(m, unit);
+		if (sc != 0)
+			return addr - addr_of(s, unit) < hak_size_classes[sc].size ? addr_of(s, unit) : 0;
+	}
+	return 0;
+}
+
+void mosaic_seal(struct slab *s) {
+	struct mosaic *m = slab_mosaic(s);
+	memset(m->used, 0xff, sizeof m->used);
+	m->largest = m->list = 0;
+	s->free_count = s->used = 0;
+	for (unsigned cell = 0; cell < MOSAIC_UNITS / MOSAIC_CELL_UNITS; cell++)
+		s->used += m->begins[cell] != 0;
+}
+
+size_t mosaic_bytes(const struct slab *s) {
+	const struct mosaic *m = slab_mosaic(s);
+	size_t bytes = 0;
+	for (unsigned unit = 0; unit < MOSAIC_UNITS; unit++)
+		bytes += hak_size_classes[get_begin(m, unit)].size;
+	return bytes;
+}

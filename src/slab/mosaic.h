@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mosaic: a sparse slab whose holes serve other size classes.
+ *
+ * When the sizes a program uses drift, or it keeps one object in ten, every slab of the old class has a
+ * few survivors and none can be given back. Its owner may then open it: from there on blocks of any
+ * small class lie in the granule side by side, wherever they fit.
+ *
+ *   granule   | A |hole| A | A | B     |  B  |hole  | A | C  |
+ *   begins[]    A  0     A   A   B  0 0  B  0  0      A   C  0   the class, where a block begins (a byte
+ *                                                                per cell of 32 bytes)
+ *   used        1  0     1   1   1  1 1  1  1  0      1   1  1   a bit per 16-byte unit
+ *
+ * For a slab with a mosaic:
+ *   used          blocks not returned to a hole (so bins, outboxes and the remote list count as used)
+ *   free_count    units in holes
+ *   free          nothing; block_size and sc are still those of its first class
+ * Its tag code is TAG_MOSAIC, so every free of its blocks is out of line. Remote frees, queues, pool
+ * and adoption know no difference: a remote list may hold blocks of several classes.
+ *
+ * Blocks are aligned as in a slab of their class: to the largest power of two that divides the size.
+ *
+ * The owner alone writes; `begins` is read by whoever has a block, who has it from somebody that saw it
+ * made. The slab's `mosaic` is set once, before the tag, and stays until the slab is deleted.
+ */
+#ifndef HAK_SLAB_MOSAIC_H
+#define HAK_SLAB_MOSAIC_H
+
+#include "slab/slab.h"
+
+enum {
+	MOSAIC_UNIT_SHIFT = 4,
+	MOSAIC_UNITS = GRANULE >> MOSAIC_UNIT_SHIFT,
+	MOSAIC_CELL_UNITS = 2,
+	MOSAIC_MIN_SIZE = 32,   /* so that not more than one block begins in a cell */
+	MOSAIC_MAX_SIZE = 2048, /* larger blocks do not go into holes */
+};
+
+struct mosaic {
+	uint64_t used[MOSAIC_UNITS / 64];
+	uint16_t largest;        /* no hole has more units */
+	uint16_t next;           /* unit from which the search for holes goes on */
+	uint8_t list;            /* of the owner's heap that it is in, by `largest`, + 1; 0: in none */
+	struct list_node unused; /* no slab's: under the lock */
+	uint8_t begins[MOSAIC_UNITS / MOSAIC_CELL_UNITS]; /* class << 1 | unit in the cell; 0: none begins */
+};
+
+/* Opens a slab. What lies on its own list becomes holes, and so does what was never carved. False: out
+   of memory. Owner; the caller changes the tag (slab_set_tag) and the lists. */
+bool mosaic_open(struct slab *s);
+
+/* Cuts at most `max` blocks of class `sc` out of holes, linked as for a bin. Number of blocks; `linkp`:
+   the link to the first. Owner. */
+unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, uintptr_t *linkp);
+
+/* Returns a block to a hole. Owner. */
+void mosaic_put(struct slab *s, uintptr_t block);
+
+/* The address of the block that `addr` lies in; 0: none. Any thread; a guess where others' blocks come and go. */
+uintptr_t mosaic_block_at(const struct slab *s, uintptr_t addr);
+
+/* In a fork child, for a slab whose owner is gone: takes all holes for used, counts the blocks. */
+void mosaic_seal(struct slab *s);
+
+/* Bytes of all blocks that are not in holes. A guess, for statistics. */
+size_t mosaic_bytes(const struct slab *s);
+
+/* The slab is deleted: puts the mosaic up for reuse. */
+void mosaic_close(struct slab *s);
+
+struct lock *mosaic_lock(void);
+
+/* After fork with that lock held by a thread that is gone: forgets the unused ones. */
+void mosaic_reset(void);
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* Heaps that serve a class from sparse slabs of another. */
+#include "front/holes.h"
+
+#include <string.h>
+
+#include "base/settings.h"
+#include "common.h"
+#include "front/heap_slabs.h"
+#include "slab/mosaic.h"
+#include "slab/pool.h"
+#include "space/pagemap.h"
+
+enum {
+	OLD = 7, NEW = 18, /* 112 and 320 bytes */
+	SLABS = 64,
+	BLOCKS = SLABS * (65536 / 112),
+	KEEP = 10, /* every tenth block survives */
+};
+
+static struct bin bins[SC_COUNT], other_bins[SC_COUNT];
+static struct heap *heap, *other;
+static uintptr_t blocks[BLOCKS], more[BLOCKS];
+static struct heap_counters before;
+
+static struct slab *slab_of(uintptr_t block)
+{
+	return pagemap_lookup(block).desc;
+}
+
+static uintptr_t take_from(struct heap *h, unsigned sc)
+{
+	bool zero;
+	void *p = bin_pop(&h->bins[sc]);
+
+	if (p == NULL)
+		p = heap_refill(h, sc, &zero);
+	assert_non_null(p);
+	return (uintptr_t)p;
+}
+
+static void send_home(struct heap *h, uintptr_t block)
+{
+	block_set_link(block, slab_end(slab_of(block)));
+	heap_send_home(h, link_encode(block));
+}
+
+static void fill(uintptr_t block, unsigned sc, unsigned i)
+{
+	memset((void *)block, (int)(i % 251 + 1), hak_size_classes[sc].size);
+}
+
+static bool is_filled(uintptr_t block, unsigned sc, unsigned i)
+{
+	return bytes_are((void *)block, hak_size_classes[sc].size, (unsigned char)(i % 251 + 1));
+}
+
+/* Leaves the heap with SLABS slabs of class OLD of which every tenth block is out. */
+static int start_sparse(void **state)
+{
+	heap = heap_acquire(bins, false);
+	other = heap_acquire(other_bins, false);
+	if (heap == NULL || other == NULL || hak_space.live != 0)
+		return -1;
+	for (unsigned i = 0; i < BLOCKS; i++)
+		blocks[i] = take_from(heap, OLD);
+	for (unsigned i = 0; i < BLOCKS; i++)
+		if (i % KEEP != 0)
+			send_home(heap, blocks[i]);
+		else
+			fill(blocks[i], OLD, i);
+	before = heap->count;
+	return 0;
+}
+
+static void send_survivors_home(void)
+{
+	for (unsigned i = 0; i < BLOCKS; i += KEEP)
+		send_home(heap, blocks[i]);
+}
+
+static int end(void **state)
+{
+	heap_retire(heap);
+	heap_retire(other);
+	return hak_space.live == 0 && pool_count(0) == 0 && pool_count(OLD) == 0 ? 0 : -1;
+}
+
+static unsigned take_many(unsigned sc, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		more[i] = take_from(heap, sc);
+		assert_true(slab_has_block(slab_of(more[i]), more[i]));
+		fill(more[i], sc, i + 7);
+	}
+	return n;
+}
+
+static void check_all(unsigned sc, unsigned n)
+{
+	for (unsigned i = 0; i < BLOCKS; i += KEEP)
+		assert_true(is_filled(blocks[i], OLD, i));
+	for (unsigned i = 0; i < n; i++)
+		assert_true(is_filled(more[i], sc, i + 7));
+}
+
+static void other_class_served_from_sparse_slabs(void **state)
+{
+	size_t live = hak_space.live;
+	unsigned n = take_many(NEW, SLABS * 100); /* of about 175 that fit */
+
+	assert_true(heap->count.refill_hole > before.refill_hole);
+	assert_int_equal(heap->count.refill_fresh, before.refill_fresh);
+	assert_int_equal(hak_space.live, live);
+	check_all(NEW, n);
+	assert_int_equal(pagemap_tag(more[0]), heap->tag | TAG_MOSAIC);
+	for (unsigned i = 0; i < n; i++)
+		send_home(heap, more[i]);
+	send_survivors_home();
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
+}
+
+static void blocks_of_mosaics_freed_remotely_come_home(void **state)
+{
+	unsigned n = take_many(NEW, SLABS * 50);
+
+	for (unsigned i = 0; i < n; i++)
+		outbox_add(&other->outbox, slab_of(more[i]), more[i]);
+	for (unsigned i = 0; i < BLOCKS; i += KEEP)
+		outbox_add(&other->outbox, slab_of(blocks[i]), blocks[i]);
+	outbox_flush(&other->outbox);
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
+}
+
+static void holes_serve_again_and_again(void **state)
+{
+	size_t live = hak_space.live;
+	unsigned sizes[] = {NEW, 20, 9, 25, 12};
+
+	for (unsigned round = 0; round < 5; round++) {
+		unsigned n = take_many(sizes[round], SLABS * 40);
+		check_all(sizes[round], n);
+		for (unsigned i = 0; i < n; i++)
+			send_home(heap, more[i]);
+	}
+	assert_true(hak_space.live <= live);
+	send_survivors_home();
+}
+
+static void mosaics_of_dead_thread_are_adopted(void **state)
+{
+	unsigned n = take_many(NEW, SLABS * 20);
+
+	heap_retire(heap);
+	assert_true(pool_count(0) > 0);
+	check_all(NEW, n);
+	heap = heap_acquire(bins, false);
+	for (unsigned i = 0; i < n; i++)
+		outbox_add(&other->outbox, slab_of(more[i]), more[i]);
+	outbox_flush(&other->outbox);
+	/* A heap of some size that runs out of a class takes them over. */
+	heap->slabs += SLABS;
+	n = take_many(NEW, SLABS * 20);
+	heap->slabs -= SLABS;
+	assert_true(heap->count.refill_hole > before.refill_hole);
+	check_all(NEW, n);
+	for (unsigned i = 0; i < n; i++)
+		outbox_add(&other->outbox, slab_of(more[i]), more[i]);
+	for (unsigned i = 0; i < BLOCKS; i += KEEP)
+		outbox_add(&other->outbox, slab_of(blocks[i]), blocks[i]);
+	outbox_flush(&other->outbox);
+}
+
+static void small_heap_and_large_classes_left_alone(void **state)
+{
+	heap->slabs -= SLABS;
+	assert_null(holes_refill(heap, NEW));
+	heap->slabs += SLABS;
+	assert_null(holes_refill(heap, 44)); /* 4 KiB */
+	assert_null(holes_refill(heap, 1));
+	heap->locked = true;
+	assert_null(holes_refill(heap, NEW));
+	heap->locked = false;
+	assert_null(heap->classes[0].all.first);
+	send_survivors_home();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(other_class_served_from_sparse_slabs, start_sparse, end),
+		cmocka_unit_test_setup_teardown(blocks_of_mosaics_freed_remotely_come_home, start_sparse,
+			end),
+		cmocka_unit_test_setup_teardown(holes_serve_again_and_again, start_sparse, end),
+		cmocka_unit_test_setup_teardown(mosaics_of_dead_thread_are_adopted, start_sparse, end),
+		cmocka_unit_test_setup_teardown(small_heap_and_large_classes_left_alone, start_sparse, end),
+	};
+
+	return UNIT_RUN(tests);
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+#include "slab/mosaic.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "common.h"
+#include "fixture.h"
+
+enum { SC = 7, ROUNDS = 20000, MOST = MOSAIC_UNITS / 2 }; /* 112-byte blocks */
+
+static struct slab *slab;
+
+/* A slab of which every `keep`-th block is out, opened. */
+static void open_with_survivors(unsigned keep)
+{
+	unsigned capacity = hak_size_classes[SC].capacity;
+
+	slab = fixture_slab(SC, NULL, capacity);
+	for (unsigned i = 0; i < capacity; i++)
+		if (i % keep != 0)
+			slab_push(slab, fixture_block(slab, i), fixture_block(slab, i), 1);
+	assert_true(mosaic_open(slab));
+}
+
+static void put_survivors(unsigned keep)
+{
+	for (unsigned i = 0; i < hak_size_classes[SC].capacity; i += keep)
+		mosaic_put(slab, fixture_block(slab, i));
+	assert_int_equal(slab->used, 0);
+	assert_int_equal(slab->free_count, MOSAIC_UNITS);
+	slab_delete(slab);
+}
+
+static void open_slab_knows_its_blocks(void **state)
+{
+	unsigned capacity = hak_size_classes[SC].capacity, survivors = (capacity + 9) / 10;
+
+	open_with_survivors(10);
+	assert_int_equal(slab->used, survivors);
+	assert_int_equal(slab->free_count, MOSAIC_UNITS - survivors * 7);
+	assert_false(slab_has_uncarved(slab));
+	for (unsigned i = 0; i < capacity; i++) {
+		uintptr_t block = fixture_block(slab, i);
+		assert_int_equal(slab_has_block(slab, block), i % 10 == 0);
+		assert_int_equal(slab_class_at(slab, block), i % 10 == 0 ? SC : 0);
+		assert_true(mosaic_block_at(slab, block + 111) == (i % 10 == 0 ? block : 0));
+		assert_false(slab_has_block(slab, block + 16));
+		assert_false(slab_has_block(slab, block + 1));
+	}
+	assert_int_equal(mosaic_bytes(slab), survivors * 112);
+	put_survivors(10);
+}
+
+static void slab_not_all_carved_opens_to_its_end(void **state)
+{
+	uintptr_t link;
+
+	slab = fixture_slab(SC, NULL, 10);
+	assert_true(mosaic_open(slab));
+	assert_int_equal(slab->free_count, MOSAIC_UNITS - 70);
+	assert_int_equal(mosaic_take(slab, 40, 100, &link), (GRANULE - 2048) / 2048);
+	for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)))
+		mosaic_put(slab, at);
+	for (unsigned i = 0; i < 10; i++)
+		mosaic_put(slab, fixture_block(slab, i));
+	assert_int_equal(slab->free_count, MOSAIC_UNITS);
+	slab_delete(slab);
+}
+
+static void taken_blocks_lie_in_holes(void **state)
+{
+	uintptr_t link;
+	unsigned n, total = 0;
+
+	open_with_survivors(10);
+	while ((n = mosaic_take(slab, 18, 13, &link)) != 0) { /* 320 bytes: three fit a hole of 1008 */
+		assert_in_range(n, 1, 13);
+		for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)))
+			total++;
+	}
+	assert_in_range(total, 3 * 58 - 60, 3 * 59 + 3);
+	assert_true(slab_mosaic(slab)->largest < 20);
+	for (unsigned i = 0; i < hak_size_classes[SC].capacity; i += 10)
+		assert_int_equal(slab_class_at(slab, fixture_block(slab, i)), SC);
+	for (uintptr_t at = slab->base; at < slab->base + GRANULE; at += 16)
+		if (slab_class_at(slab, at) == 18)
+			mosaic_put(slab, at);
+	put_survivors(10);
+}
+
+static void neighbouring_holes_join(void **state)
+{
+	uintptr_t link;
+
+	open_with_survivors(4);
+	while (mosaic_take(slab, 23, 100, &link) != 0) /* 480 bytes: more than a hole has */
+		fail();
+	assert_in_range(slab_mosaic(slab)->largest, 21, 31);
+	mosaic_put(slab, fixture_block(slab, 4));
+	assert_int_equal(slab_mosaic(slab)->largest, 3 * 7 + 7 + 3 * 7);
+	assert_int_equal(mosaic_take(slab, 23, 100, &link), 1);
+	mosaic_put(slab, link_decode(link));
+	for (unsigned i = 0; i < hak_size_classes[SC].capacity; i += 4)
+		if (i != 4)
+			mosaic_put(slab, fixture_block(slab, i));
+	assert_int_equal(slab_mosaic(slab)->largest, MOSAIC_UNITS);
+	slab_delete(slab);
+}
+
+static void sealed_mosaic_gives_nothing_and_counts_its_blocks(void **state)
+{
+	uintptr_t link;
+	unsigned used;
+
+	open_with_survivors(10);
+	used = slab->used;
+	mosaic_seal(slab);
+	assert_int_equal(slab->used, used);
+	assert_int_equal(slab->free_count, 0);
+	assert_int_equal(mosaic_take(slab, 3, 10, &link), 0);
+	slab->used = 0;
+	slab_delete(slab);
+}
+
+/* ---- against a model ---- */
+
+static struct { uintptr_t at; unsigned sc; } held[MOST];
+static unsigned holding;
+
+static void fill(unsigned i)
+{
+	memset((void *)held[i].at, (int)(i % 251 + 1), hak_size_classes[held[i].sc].size);
+}
+
+static void check_and_drop(unsigned i)
+{
+	uint32_t size = hak_size_classes[held[i].sc].size;
+
+	assert_int_equal(slab_class_at(slab, held[i].at), held[i].sc);
+	assert_true(mosaic_block_at(slab, held[i].at + size - 1) == held[i].at);
+	assert_true(bytes_are((void *)held[i].at, size, (unsigned char)(i % 251 + 1)));
+	mosaic_put(slab, held[i].at);
+	held[i] = held[--holding];
+	if (i < holding)
+		fill(i);
+}
+
+static void take_some(uint64_t *seed)
+{
+	unsigned sc = 2 + (unsigned)(next_random(seed) % 39), n;
+	uint32_t size = hak_size_classes[sc].size;
+	uintptr_t link, next;
+
+	n = mosaic_take(slab, sc, 1 + (unsigned)(next_random(seed) % 8), &link);
+	for (uintptr_t at = link_decode(link); n > 0; at = next, n--) {
+		next = link_decode(block_link(at));
+		assert_false(link_is_end(at));
+		assert_true((at & ((size & -size) - 1)) == 0 && at >= slab->base);
+		assert_true(at + size <= slab->base + GRANULE);
+		held[holding].at = at;
+		held[holding].sc = sc;
+		fill(holding++);
+		link = link_encode(next);
+	}
+	assert_true(link_is_end(link_decode(link)));
+}
+
+static void blocks_random_use_apart(void **state)
+{
+	uint64_t seed = 77;
+	size_t units;
+
+	open_with_survivors(1000); /* the first block only */
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		bool room = holding + 8 <= MOST;
+		if (room && (holding == 0 || next_random(&seed) % 100 < 52))
+			take_some(&seed);
+		else
+			check_and_drop((unsigned)(next_random(&seed) % holding));
+	}
+	units = 7;
+	for (unsigned i = 0; i < holding; i++)
+		units += hak_size_classes[held[i].sc].size / 16;
+	assert_int_equal(slab->free_count, MOSAIC_UNITS - units);
+	assert_int_equal(mosaic_bytes(slab), 16 * units);
+	while (holding > 0)
+		check_and_drop(holding - 1);
+	put_survivors(1000);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(open_slab_knows_its_blocks),
+		cmocka_unit_test(slab_not_all_carved_opens_to_its_end),
+		cmocka_unit_test(taken_blocks_lie_in_holes),
+		cmocka_unit_test(neighbouring_holes_join),
+		cmocka_unit_test(sealed_mosaic_gives_nothing_and_counts_its_blocks),
+		cmocka_unit_test(blocks_random_use_apart),
+	};
+
+	return UNIT_RUN(tests);
+}
