@@ -17,9 +17,9 @@ static void *alloc_here(size_t size, size_t align, bool zero) {
 		struct locked_heap *late = lifecycle_late_heap();
 		return late != NULL ? locked_heap_alloc(late, size, align, zero) : NULL;
 	}
-	h->busy = true;
+	heap_enter(h);
 	void *p = alloc_block(h, size, align, zero);
-	h->busy = false;
+	heap_leave(h);
 	return p;
 }
 
@@ -49,10 +49,12 @@ void entry_free(void *ptr) {
 	   frees before it allocates anything does not need one. */
 	struct heap *h = hak_tcache.heap;
 	if (h != NULL)
-		h->busy = true;
+		heap_enter(h);
+	else
+		lifecycle_repair_if_due();
 	bool ours = free_block(h, ptr);
 	if (h != NULL)
-		h->busy = false;
+		heap_leave(h);
 	if (HAK_LIKELY(ours))
 		return;
 	require_libcs(OP_FREE, ptr);
@@ -126,8 +128,8 @@ int entry_trim(size_t keep) {
 	struct heap *h = lifecycle_heap();
 	if (h == NULL)
 		return 0;
-	h->busy = true;
+	heap_enter(h);
 	bool any = release_memory(h, keep);
-	h->busy = false;
+	heap_leave(h);
 	return any;
 }

@@ -12,6 +12,7 @@
 #include "front/bigcache.h"
 #include "front/large.h"
 #include "os/os.h"
+#include "slab/mosaic.h"
 #include "slab/pool.h"
 #include "space/meta.h"
 #include "space/purge.h"
@@ -28,6 +29,7 @@ static struct {
 	bool has_main;            /* a thread attached while it was alone */
 	_Atomic bool has_fork_handlers;
 	bool was_threaded;        /* there were other threads when fork was called */
+	bool repair_due;          /* in a child of a thread that was alone, inside a slow path */
 	_Atomic(struct locked_heap *) late;
 } process;
 
@@ -102,9 +104,8 @@ void lifecycle_thread_exit(void) {
 	t->heap = NULL;
 	if (h == NULL)
 		return;
-	h->busy = true;
+	heap_enter(h);
 	heap_retire(h);
-	h->busy = false;
 }
 
 static void exit_hook(void *arg) {
@@ -138,11 +139,20 @@ static void detach(struct tcache *t) {
 	t->tag = 0;
 	t->heap = NULL;
 	heap_retire(h);
-	h->busy = false;
+}
+
+static void repair_shared(void);
+
+void lifecycle_repair_if_due(void) {
+	if (HAK_LIKELY(!process.repair_due))
+		return;
+	process.repair_due = false;
+	repair_shared();
 }
 
 HAK_NOINLINE static struct heap *attach(void) {
 	struct tcache *t = &hak_tcache;
+	lifecycle_repair_if_due();
 	if (t->torn_down)
 		return NULL;
 	lifecycle_init();
@@ -153,11 +163,11 @@ HAK_NOINLINE static struct heap *attach(void) {
 	t->tag = h->tag;
 	/* The thread must have its heap by now, since this allocates. */
 	if (!t->exit_is_seen && !is_main_thread() && !register_exit(h)) {
-		h->busy = true;
+		heap_enter(h);
 		detach(t);
 		return NULL;
 	}
-	h->busy = false;
+	heap_leave(h);
 	return h;
 }
 
@@ -173,7 +183,10 @@ struct heap *lifecycle_heap(void) {
  * thread stopped somewhere, none having seen what another did later) and repairs it: a structure
  * whose lock was held is rebuilt from what is written before it, and the heaps of the threads that
  * are gone are retired. When fork was called in a signal handler that interrupted this very thread
- * inside a slow path, the thread's own heap is given up as well and it starts anew.
+ * inside a slow path, the thread's own heap is forsaken: it starts anew, and the interrupted call, if the
+ * handler returns to it, goes on with the old one. If there was no other thread, then only that call can
+ * hold a lock, and it will release it when it goes on; so nothing is rebuilt unless the child asks for
+ * memory before that.
  */
 
 static bool is_held(struct lock *l) {
@@ -189,12 +202,13 @@ static void repair(struct lock *l, void (*rebuild)(void)) {
 }
 
 static void repair_shared(void) {
-	for (unsigned sc = 1; sc < SC_COUNT; sc++)
+	for (unsigned sc = 0; sc < SC_COUNT; sc++)
 		if (is_held(pool_lock(sc))) {
 			lock_reset(pool_lock(sc));
 			pool_reset(sc);
 		}
 	repair(slab_lock(), slab_rebuild);
+	repair(mosaic_lock(), mosaic_reset);
 	repair(space_lock(), superslab_rebuild);
 	purge_after_fork();
 	repair(large_lock(), large_reset);
@@ -212,12 +226,16 @@ static void fork_prepare(void) {
 
 static void fork_child(void) {
 	struct heap *mine = hak_tcache.heap;
-	if (!process.was_threaded && (mine == NULL || !mine->busy))
-		return;
-	repair_shared();
-	if (mine != NULL && mine->busy) {
-		memset(&hak_tcache, 0, sizeof hak_tcache);
-		mine = NULL;
+	bool interrupted = mine != NULL && mine->busy;
+	if (interrupted) {
+		heap_forsake(mine);
+		hak_tcache = (struct tcache){ .exit_is_seen = hak_tcache.exit_is_seen,
+		                              .torn_down = hak_tcache.torn_down };
 	}
-	heap_repair_after_fork(mine);
+	if (process.was_threaded) {
+		repair_shared();
+		heap_repair_after_fork(mine);
+	} else {
+		process.repair_due = interrupted;
+	}
 }

@@ -27,4 +27,8 @@ void lifecycle_thread_exit(void);
 /* Makes sure the process is set up. lifecycle_heap does it by itself. */
 void lifecycle_init(void);
 
+/* In a fork child that was forked by a handler amid a call of ours: sets right what that call left half
+   done. Whoever takes a lock without a heap asks first; lifecycle_heap does it by itself. */
+void lifecycle_repair_if_due(void);
+
 #endif

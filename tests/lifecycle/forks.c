@@ -147,6 +147,51 @@ static void in_handler_of_any_thread(void)
 	_exit(0);
 }
 
+/* The child returns from the handler into the call that was interrupted, and goes on from there. */
+static volatile sig_atomic_t is_child;
+
+static void fork_and_return(int signal)
+{
+	int saved = errno;
+	pid_t child = is_child ? -1 : fork();
+
+	if (child == 0) {
+		is_child = 1;
+		alarm(20);
+	} else if (child > 0) {
+		fork_expect_success(child);
+		forked++;
+		set_next_interrupt();
+	}
+	errno = saved;
+}
+
+static void returns_from_handler(void)
+{
+	struct sigaction action = {.sa_handler = fork_and_return, .sa_flags = SA_RESTART};
+	enum { BLOCKS = 400, FORKS = 600 };
+	static char *blocks[BLOCKS];
+	int rounds_left = 3;
+
+	timer = ITIMER_REAL;
+	CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+	set_next_interrupt();
+	while (forked < FORKS && rounds_left > 0) {
+		for (size_t i = 0; i < BLOCKS; i++) {
+			blocks[i] = malloc(20 + i * i / 2);
+			CHECK(blocks[i] != NULL);
+			blocks[i][0] = (char)i;
+			blocks[i][19 + i * i / 2] = (char)i;
+		}
+		for (size_t i = 0; i < BLOCKS; i++) {
+			CHECK(blocks[i][0] == (char)i && blocks[i][19 + i * i / 2] == (char)i);
+			free(blocks[i]);
+		}
+		rounds_left -= is_child;
+	}
+	_exit(0); /* interrupts go on */
+}
+
 /* Handlers that were registered before the library's own and after them. */
 static struct work_set from_prepare;
 
@@ -336,6 +381,7 @@ int main(int argc, char **argv)
 		{"fork_under_load_gives_whole_child", under_load},
 		{"fork_of_forked_children_gives_whole_child", many_generations},
 		{"fork_in_handler_gives_whole_child", in_handler_alone},
+		{"fork_in_handler_child_returns_to_interrupted_call", returns_from_handler},
 		{"fork_in_handler_with_threads_gives_whole_child", in_handler_with_threads},
 		{"fork_in_handler_of_any_thread_gives_whole_child", in_handler_of_any_thread},
 		{"fork_handlers_allocating_work", in_atfork_handlers},
