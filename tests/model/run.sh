@@ -21,14 +21,19 @@ cases='
 correct remote_inbox -DSLABS=2 -DPER_SLAB=1
 correct remote_inbox -DSLABS=1 -DPER_SLAB=3
 correct remote_inbox -DSLABS=1 -DPER_SLAB=2 -DPOSTERS=3
+correct remote_inbox -DSLABS=2 -DPER_SLAB=2 -DPOSTERS=1
 correct adopt -DTHREADS=3 -DSLABS=1 -DPER_SLAB=2
 correct adopt -DTHREADS=3 -DSLABS=1 -DPER_SLAB=3
 correct adopt -DTHREADS=2 -DSLABS=2 -DPER_SLAB=2
-broken remote_inbox BUG_SEPARATE_FLAG -DSLABS=1 -DPER_SLAB=3
+broken remote_inbox BUG_SEPARATE_FLAG -DSLABS=2 -DPER_SLAB=1
 broken remote_inbox BUG_REFILL_CLEARS_QUEUED -DSLABS=1 -DPER_SLAB=3
-broken remote_inbox BUG_RELEASE_QUEUED -DSLABS=1 -DPER_SLAB=3
+broken remote_inbox BUG_DELETE_QUEUED -DSLABS=2 -DPER_SLAB=1
 broken remote_inbox BUG_STALE_LINK -DSLABS=1 -DPER_SLAB=3
 broken remote_inbox BUG_NEXT_AFTER -DSLABS=2 -DPER_SLAB=1
+broken remote_inbox BUG_UNQUEUE_ACCEPTS -DSLABS=1 -DPER_SLAB=3
+broken remote_inbox BUG_UNQUEUE_DROPS -DSLABS=1 -DPER_SLAB=3
+broken remote_inbox BUG_LEFT_FORGOTTEN -DSLABS=1 -DPER_SLAB=3
+broken remote_inbox BUG_FULL_IS_CURRENT -DSLABS=2 -DPER_SLAB=2 -DPOSTERS=1
 broken adopt BUG_CLAIM_AFTER -DTHREADS=2
 broken adopt BUG_CLOSE_FIRST -DTHREADS=2
 broken adopt BUG_NO_LAST_DRAIN -DTHREADS=2
@@ -42,6 +47,8 @@ broken adopt BUG_PUBLISH_FULL -DTHREADS=2
 broken adopt BUG_PUBLISH_UNLOCKED -DTHREADS=2
 broken adopt BUG_TOUCH_AFTER_POST -DTHREADS=2
 broken adopt BUG_RELEASE_QUEUED -DTHREADS=2
+broken adopt BUG_UNQUEUE_DROPS -DTHREADS=2
+broken adopt BUG_LEFT_UNCLAIMED -DTHREADS=2
 '
 
 # Builds and runs pan; its report goes to $work/report. $1: cc options, then the model, then spin options.
