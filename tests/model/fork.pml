@@ -1,34 +1,39 @@
 /*
- * fork.pml - fork at any point of what other threads do to a slab and to heap structs, and the child's repair.
+ * fork.pml - fork at any point of what other threads do to a slab and to heap structs, and the
+ * child's repair.
  *
- * Models: heap_acquire, put_idle, heap_retire, fresh_slab, delete_slab, heap_drain_inbox, retire_broken,
- * disown_broken, route_lost, heap_repair_after_fork, heap_registry_reset (src/front/heap.c), remote_post,
- * remote_route, remote_collect, remote_unqueue, remote_disown (src/slab/remote.c), pool_publish,
- * pool_adopt, pool_reap, pool_reset, pool_repair (src/slab/pool.c), slab_new, slab_delete
- * (src/slab/slab.c), the flag `busy` (src/abi/entry.c, src/abi/lifecycle.c) and fork_child.
+ * Models: heap_acquire, put_idle, heap_retire, fresh_slab, delete_slab, heap_drain_inbox,
+ * retire_broken, disown_broken, route_lost, heap_repair_after_fork, heap_registry_reset
+ * (src/front/heap.c), remote_post, remote_route, remote_collect, remote_unqueue, remote_disown
+ * (src/slab/remote.c), pool_publish, pool_adopt, pool_reap, pool_reset, pool_repair
+ * (src/slab/pool.c), slab_new, slab_delete (src/slab/slab.c), the flag `busy` (src/abi/entry.c,
+ * src/abi/lifecycle.c) and fork_child.
  *
- * Threads open heaps, allocate, free, drain, adopt and exit as in adopt.pml, but here every store that a
- * child can tell from the next one is a step of its own, also under a lock. At any moment one thread that
- * is between two operations, with or without a heap, forks: the others stop for ever where they are, and
- * the child repairs what it finds. Then it frees all blocks the program still has, adopts, and drains.
+ * Threads open heaps, allocate, free, drain, adopt and exit as in adopt.pml, but here every store
+ * that a child can tell from the next one is a step of its own, also under a lock. At any moment
+ * one thread that is between two operations, with or without a heap, forks: the others stop for
+ * ever where they are, and the child repairs what it finds. Then it frees all blocks the program
+ * still has, adopts, and drains.
  *
- * Abstracted: sequentially consistent memory; one slab, so an inbox holds it or is empty; blocks have no
- * identity; bins and outboxes are the own list and the thread's hands; the half-done insertion into a list
- * under a lock is in fork_list.pml; the locks of slab descriptors and of granules are in purge.pml. The
- * interrupted call of a forking signal handler does not go on.
+ * Abstracted: sequentially consistent memory; one slab, so an inbox holds it or is empty; blocks
+ * have no identity; bins and outboxes are the own list and the thread's hands; the half-done
+ * insertion into a list under a lock is in fork_list.pml; the locks of slab descriptors and of
+ * granules are in purge.pml. The interrupted call of a forking signal handler does not go on.
  *
  * Checked:
  *   - a heap is retired by the child as one in order only if its thread was in no slow path;
  *   - no block is in two places: own list, remote list, program;
- *   - blocks are lost only where the code says so: in the hands of a stopped thread, or on the own list
- *     of a slab whose owner was stopped inside a slow path; a slab is lost only inside slab_new, slab_delete;
- *   - after the repair QUEUED <=> the slab is in the pool or in the inbox of the one living heap, and not in both;
- *     nothing belongs to a dead thread; a slab without owner that has blocks to give is queued;
- *     a slab that lost nothing and whose blocks are all home is no longer there;
+ *   - blocks are lost only in the hands of a stopped thread and on the own list of a slab whose
+ *     owner was stopped inside a slow path (retire_broken), a slab only inside slab_new and
+ *     slab_delete;
+ *   - after the repair QUEUED <=> the slab is in the pool or in the inbox of the one living heap,
+ *     and not in both; nothing belongs to a dead thread; a slab without owner that has blocks to
+ *     give is queued; a slab that lost nothing and whose blocks are all home is no longer there;
  *   - the same when the child has freed everything: a slab that lost nothing is deleted, once;
  *   - no lock stays held; no heap is both idle and in use; no closed inbox is taken for a list.
  *
- * Bounds: THREADS threads and one more that may fork, HEAPS heap structs, one slab of PER_SLAB blocks.
+ * Bounds: THREADS threads and one more that may fork, HEAPS heap structs, one slab of PER_SLAB
+ * blocks.
  *
  * BUG_* macros break one rule each; the checks must then fail (run.sh).
  */
@@ -268,7 +273,7 @@ active [THREADS] proctype thread() provided (!forked)
 		registry_lock = 0;
 		if
 		:: h != NOBODY ->
-#ifndef BUG_ACQUIRE_IDLE
+#ifndef BUG_ACQUIRED_NOT_BUSY
 			busy[h] = 1;
 #endif
 			bins[h] = 1;

@@ -1,31 +1,34 @@
 /*
  * remote_inbox.pml - remote free and the inbox, block by block.
  *
- * Models: remote_post, remote_route, remote_collect, remote_unqueue, remote_all_home (src/slab/remote.c) and
- * heap_refill, next_slab, take_ready, slab_gained_blocks, is_last_source, heap_drain_inbox, heap_flush
- * (src/front/heap.c) for one heap that lives for ever. Its owner thread hands blocks out of its current slab, frees
- * blocks itself, refills, drains its inbox and deletes slabs; the other threads free blocks that they do not own.
- * What happens when heaps end is in adopt.pml.
+ * Models: remote_post, remote_route, remote_collect, remote_unqueue, remote_all_home
+ * (src/slab/remote.c) and heap_refill, next_slab, take_ready, slab_gained_blocks, is_last_source,
+ * heap_drain_inbox, heap_flush (src/front/heap.c) for one heap that lives for ever. Its owner
+ * thread hands blocks out of its current slab, frees blocks itself, refills, drains its inbox and
+ * deletes slabs; the other threads free blocks that they do not own. What happens when heaps end is
+ * in adopt.pml.
  *
- * The state is what the C code holds: the word `remote` of a slab (list head, count, QUEUED), the link
- * inside each block, the inbox word and the link inbox_next of each slab, current and ready. Blocks have
- * identities, so a list that is cut, joined to another or closed into a ring is seen.
+ * The state is what the C code holds: the word `remote` of a slab (list head, count, QUEUED), the
+ * link inside each block, the inbox word and the link inbox_next of each slab, current and ready.
+ * Blocks have identities, so a list that is cut, joined to another or closed into a ring is seen.
  *
- * Abstracted: memory is sequentially consistent (the release and acquire pairs are listed in remote.c);
- * the thread cache is left out, so a block is on its slab's own list, in use, or on its way home, and a refill is
- * needed when the current slab's own list is empty; bump allocation is left out: a new slab has all blocks on
- * its own list; the own list is a set, since only the owner touches it.
+ * Abstracted: memory is sequentially consistent (the release and acquire pairs are listed in
+ * remote.c); the thread cache is left out, so a block is on its slab's own list, in use, or on its
+ * way home, and a refill is needed when the current slab's own list is empty; bump allocation is
+ * left out: a new slab has all blocks on its own list; the own list is a set, since only the owner
+ * touches it.
  *
  * Checked, over all interleavings and runs of any length:
  *   - a slab is in the inbox at most once, and the inbox holds no slab that was deleted;
- *   - no slab is deleted while a block is out, while it is queued, or while another thread still has to
- *     touch it; a slab that is opened again starts clean;
+ *   - no slab is deleted while a block is out, while it is queued, or while another thread still
+ *     has to touch it; a slab that is opened again starts clean;
  *   - a remote list has the length its count says, ends, and holds only blocks on their way home to
  *     this slab, so none is handed out twice;
  *   - QUEUED <=> the slab is in the inbox or in the hands of the one thread that will push it;
- *   - between two operations of the owner, a slab with blocks on its own list is current or ready, and one with
- *     blocks on its remote list is so or queued: the owner will come upon them;
- *   - when all threads have stopped, one flush finds every block home and deletes every slab: none is lost;
+ *   - between two operations of the owner, a slab with blocks on its own list is current or ready,
+ *     and one with blocks on its remote list is so or queued: the owner will come upon them;
+ *   - when all threads have stopped, one flush finds every block home and deletes every slab: none
+ *     is lost;
  *   - no deadlock.
  *
  * Bounds: SLABS slabs of PER_SLAB blocks, POSTERS freeing threads; batches of one and two blocks.
@@ -110,8 +113,8 @@ inline forget_own(S)
 	n = 0
 }
 
-/* Walk a remote list that nobody else can reach any more: the blocks are on their way home to slab S, and the list
-   ends where its count says. They get the state `to`. */
+/* Walk a remote list that nobody else can reach any more: the blocks are on their way home to slab
+   S, and the list ends where its count says. They get the state `to`. */
 inline walk(S, first, k, to)
 {
 	n = k;
@@ -153,7 +156,10 @@ inline delete(S)
 	walk(S, list[S], count[S], LOST);
 	list[S] = NONE; count[S] = 0;
 	do /* every block was on one of the two lists */
-	:: n < PER_SLAB -> n++; assert(where[(S - 1) * PER_SLAB + n] == LOST); where[(S - 1) * PER_SLAB + n] = HOME
+	:: n < PER_SLAB ->
+		n++;
+		assert(where[(S - 1) * PER_SLAB + n] == LOST);
+		where[(S - 1) * PER_SLAB + n] = HOME
 	:: else -> break
 	od;
 	n = 0;
@@ -209,30 +215,29 @@ inline drain()
 				in_inbox[L]--;
 				first = list[L]; k = count[L];
 				list[L] = NONE; count[L] = 0;
-#ifndef BUG_SEPARATE_FLAG
-				queued[L] = 0;
-#endif
-			}
 #ifdef BUG_SEPARATE_FLAG
-			queued[L] = 0;
+			}
+			d_step {
 #endif
-			d_step { accept(L, first, k) }
+				queued[L] = 0;
+				accept(L, first, k)
+			}
 		fi;
-		d_step { gained(L) }
+		d_step {
+			gained(L);
 #ifdef BUG_NEXT_AFTER
-		next = inbox_next[L];
+			next = inbox_next[L];
 #endif
-		L = next; next = 0
+			L = next; next = 0
+		}
 	:: else -> break
 	od
 }
 
 inline take_ready()
 {
-	d_step {
-		s = (ready[1] -> 1 : (SLABS > 1 && ready[SLABS] -> SLABS : 0));
-		ready[s] = 0
-	}
+	s = (ready[1] -> 1 : (SLABS > 1 && ready[SLABS] -> SLABS : 0));
+	ready[s] = 0
 }
 
 /* heap_refill, up to where `current` has blocks on its own list; or there are none to be had. */
@@ -254,31 +259,34 @@ inline refill()
 			}
 #endif
 		:: else ->
-			/* The slab is full, not current: if the inbox gives it blocks, it becomes ready. */
+			d_step {
+				/* The slab is full, not current: if the inbox gives it blocks, it becomes ready. */
 #ifndef BUG_FULL_IS_CURRENT
-			current = 0;
+				current = 0;
 #endif
-			take_ready();
+				take_ready()
+			}
 			if
 			:: s == 0 ->
 				drain();
-				take_ready();
-				if
-				:: s == 0 -> d_step { /* a new slab */
-					s = (!live[1] -> 1 : (SLABS > 1 && !live[SLABS] -> SLABS : 0));
+				atomic {
+					take_ready();
 					if
-					:: s != 0 ->
-						assert(in_inbox[s] == 0 && list[s] == NONE && !queued[s]);
-						live[s] = 1
+					:: s == 0 -> s = (!live[1] -> 1 : (SLABS > 1 && !live[SLABS] -> SLABS : 0));
+						if
+						:: s != 0 -> /* a new slab */
+							assert(in_inbox[s] == 0 && list[s] == NONE && !queued[s]);
+							live[s] = 1
+						:: else
+						fi
 					:: else
-					fi
-				   }
-				:: else
-				fi
-			:: else
+					fi;
+					current = s
+				}
+			:: else -> current = s
 			fi;
 			atomic {
-				current = s; s = 0;
+				s = 0;
 				if
 				:: current == 0 -> break /* out of memory */
 				:: else
@@ -303,11 +311,9 @@ inline check(S)
 }
 inline check_all()
 {
-	d_step {
-		assert(current == 0 || (live[current] && !ready[current]));
-		check(1);
-		check(SLABS)
-	}
+	assert(current == 0 || (live[current] && !ready[current]));
+	check(1);
+	check(SLABS)
 }
 
 active proctype owner()
@@ -325,14 +331,14 @@ active proctype owner()
 		od;
 		where[b] = OUT; used[current]++; b = 0
 	   }
-	:: !stop && !(current != 0 && own(current) > 0) -> refill(); check_all()
+	:: !stop && !(current != 0 && own(current) > 0) -> refill(); atomic { check_all() }
 	:: atomic { !none_in(OUT) -> /* free, by the owner */
 		select_block(OUT);
-		where[b] = HOME; s = slab_of(b); used[s]--; b = 0
+		where[b] = HOME; s = slab_of(b); used[s]--; b = 0;
+		gained(s); s = 0;
+		check_all()
 	   }
-	   d_step { gained(s); s = 0 }
-	   check_all()
-	:: inbox != NONE -> drain(); check_all() /* heap_flush, without its end */
+	:: inbox != NONE -> drain(); atomic { check_all() } /* heap_flush, without its end */
 	od;
 
 	/* Every poster has ended: what is not home must be found through the inbox. */
