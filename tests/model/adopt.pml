@@ -1,13 +1,16 @@
 /*
  * adopt.pml - thread exit, orphan slabs, adoption, and heap structs that live again.
  *
- * Models: heap_open, heap_exit, heap_drain_inbox (src/front/heap.c), remote_post, remote_route, remote_take
- * (src/slab/remote.c), pool_publish, pool_adopt, pool_reap (src/slab/pool.c), and free's choice between a local
- * and a remote free by the owner tag in the page map. Each thread opens a heap and exits again any number
- * of times, so heap structs and their ids are reused; while it has no heap it still frees blocks.
+ * Models: heap_acquire, heap_retire, heap_drain_inbox, delete_if_empty (src/front/heap.c), remote_post, remote_route,
+ * remote_collect, remote_unqueue, remote_all_home, remote_disown (src/slab/remote.c), pool_publish, pool_adopt,
+ * pool_reap (src/slab/pool.c), and free's choice between a local and a remote free by the owner tag in the
+ * page map. Each thread opens a heap and exits again any number of times, at any point of another thread's remote
+ * free, so heap structs and their ids are reused; while it has no heap it still frees blocks. A fork at any of these
+ * points is in fork.pml.
  *
  * The word `remote` of a slab is {list, count, QUEUED, PUBLISHED}:
- *   neither flag      nobody but the owner, or a thread that holds one of its blocks, may touch the slab
+ *   neither flag      nobody but the owner, or a thread that holds one of its blocks, may touch the slab; the
+ *                     owner may have left blocks on the list (remote_unqueue), since it had others
  *   QUEUED            the slab is in one inbox, or in the hands of one thread that routes it
  *   QUEUED+PUBLISHED  the slab is on the pool's list; `count` is then not the length of the list but the
  *                     number of blocks still out, so the poster that brings it to 0 knows that it is the
@@ -28,6 +31,8 @@
  *     published; a free block is in a slab that is owned or queued; blocks are neither lost nor doubled; no slab
  *     without an owner has all of its blocks home;
  *   - no deadlock, and the same at the end when all threads have gone.
+ *
+ * Bounds: THREADS threads, HEAPS heap structs, SLABS slabs of PER_SLAB blocks; batches of one and two blocks.
  *
  * BUG_* macros break one rule each; the checks must then fail (run.sh).
  */
@@ -91,7 +96,7 @@ inline check(S)
 		assert(touchers[S] == 0);
 		assert(queued[S] == (where_queued[S] != 0));
 		assert(published[S] == (where_queued[S] == POOL));
-		assert(listed[S] == 0 || queued[S]);
+		assert(listed[S] == 0 || queued[S] || owner[S] != NOBODY);
 		if
 		:: owner[S] != NOBODY ->
 			assert(taken[owner[S]] && tag[S] == owner[S] && of_heap[S] == owner[S]);
@@ -135,14 +140,28 @@ inline release(S)
 	listed[S] = 0; count[S] = 0; queued[S] = 0; published[S] = 0; inbox_next[S] = 0
 }
 
-/* Take the remote list home; the caller owns the slab. Leaves QUEUED as it is. */
-inline take(S)
+/* The owner takes the remote list home. Leaves QUEUED as it is. */
+inline collect(S)
 {
 	assert(live[S] && owner[S] == h && of_heap[S] == h && !published[S]);
 	assert(count[S] == listed[S] && used[S] >= count[S]);
 	unused[S] = unused[S] + listed[S];
 	used[S] = used[S] - count[S];
 	listed[S] = 0; count[S] = 0
+}
+
+/* The owner has just taken the slab out of a queue. If its own list is not empty, the remote list is left; blocks
+   not carved yet do not count for that, and `unused` does not tell them from the own list. */
+inline collect_or_unqueue(S)
+{
+	if
+	:: true -> collect(S)
+	:: unused[S] > 0
+#ifdef BUG_UNQUEUE_DROPS
+		-> listed[S] = 0; count[S] = 0
+#endif
+	fi;
+	queued[S] = 0
 }
 
 /* Precondition: QUEUED is set, this thread is the only router, and the slab has no owner. */
@@ -220,9 +239,9 @@ inline route(S)
 #define has_out(S) (out[S] > 0)
 #define has_listed(S) (h != NOBODY && of_heap[S] == h && listed[S] > 0)
 #ifdef BUG_RELEASE_QUEUED
-#define is_idle(S) (h != NOBODY && of_heap[S] == h && used[S] == 0)
+#define is_all_home(S) (h != NOBODY && of_heap[S] == h && used[S] == count[S])
 #else
-#define is_idle(S) (h != NOBODY && of_heap[S] == h && used[S] == 0 && !queued[S])
+#define is_all_home(S) (h != NOBODY && of_heap[S] == h && used[S] == count[S] && !queued[S])
 #endif
 /* count 0: its last poster is about to reap it */
 #ifdef BUG_ADOPT_TAKES_REAPED
@@ -231,25 +250,33 @@ inline route(S)
 #define is_adoptable(S) (h != NOBODY && where_queued[S] == POOL && count[S] > 0)
 #endif
 
+#ifdef BUG_LEFT_UNCLAIMED
+#define gives(S) (unused[S] > 0)
+#else
+#define gives(S) (unused[S] > 0 || listed[S] > 0)
+#endif
+
 inline disown(S)
 {
-	/* First the tag: a later thread has this id again, and after the next steps the slab is not ours. */
+	claim = gives(S);
+	/* Then the tag: a later thread has this id again, and after the next steps the slab is not ours. */
 #ifndef BUG_TAG_KEPT
 	tag[S] = NOBODY;
 #endif
 	/* Then QUEUED, while the slab still has an owner: without it, and without an owner, anyone may adopt and
-	   release the slab, and we could not touch it again. If it was set, its router finds nobody. */
+	   release the slab, and we could not touch it again. If it was set, its router finds nobody.
+	   A list that grows after the look at it is its poster's business, one left there before is ours. */
 #ifdef BUG_CLAIM_AFTER
-	d_step { whole = (unused[S] == 0); touchers[S] = touchers[S] + !whole; owner[S] = NOBODY; of_heap[S] = NOBODY }
+	d_step { claim = gives(S); touchers[S] = touchers[S] + claim; owner[S] = NOBODY; of_heap[S] = NOBODY }
 	if
-	:: !whole -> d_step { old_queued = queued[S]; queued[S] = 1; touchers[S] = touchers[S] - old_queued }
+	:: claim -> d_step { old_queued = queued[S]; queued[S] = 1; touchers[S] = touchers[S] - old_queued }
 	:: else -> old_queued = 1
 	fi;
 #else
 	d_step {
 		old_queued = 1;
 		if
-		:: unused[S] > 0 -> old_queued = queued[S]; queued[S] = 1
+		:: claim -> old_queued = queued[S]; queued[S] = 1
 		:: else /* nothing to adopt: the first poster will be the router */
 		fi;
 		touchers[S] = touchers[S] + !old_queued
@@ -260,13 +287,13 @@ inline disown(S)
 	:: !old_queued -> publish(S)
 	:: else /* not touched again */
 	fi;
-	old_queued = 0
+	old_queued = 0; claim = 0
 }
 
 active [THREADS] proctype thread()
 {
 	byte h, s, k, o, looks, L, next;
-	bit old_queued, last, mine, whole;
+	bit old_queued, last, mine, claim;
 
 	do
 	:: h == NOBODY -> break /* the thread ends */
@@ -344,11 +371,11 @@ active [THREADS] proctype thread()
 
 	:: atomic { /* refill takes the list and leaves QUEUED */
 		some_slab(has_listed);
-		take(s); s = 0
+		collect(s); s = 0
 	   }
 
 	:: atomic { /* an empty slab goes back, now or after any other steps */
-		some_slab(is_idle);
+		some_slab(is_all_home);
 		begin()
 	   }
 	   d_step { release(s); s = 0; end() }
@@ -368,7 +395,7 @@ active [THREADS] proctype thread()
 #ifndef BUG_DRAIN_BLIND
 		:: owner[L] != h -> route(L) /* pushed here for an earlier life of this heap */
 #endif
-		:: else -> d_step { take(L); queued[L] = 0; touchers[L]-- }
+		:: else -> atomic { collect_or_unqueue(L); touchers[L]-- }
 		fi;
 		L = next; next = 0
 	   :: else -> break
@@ -388,10 +415,9 @@ active [THREADS] proctype thread()
 #endif
 	   owner[s] = h;
 	   tag[s] = h;
-	   d_step {
+	   atomic {
 		of_heap[s] = h;
-		take(s);
-		queued[s] = 0;
+		collect_or_unqueue(s);
 		touchers[s]--;
 		assert(unused[s] > 0);
 		s = 0;
@@ -407,7 +433,7 @@ active [THREADS] proctype thread()
 		if
 		:: of_heap[s] == h ->
 			if
-			:: is_idle(s) -> d_step { release(s) }
+			:: is_all_home(s) -> d_step { release(s) }
 			:: else -> disown(s)
 			fi
 		:: else
@@ -417,7 +443,7 @@ active [THREADS] proctype thread()
 	   od;
 	   /* Close only now: whoever finds the inbox closed then finds no slab that names this heap. */
 #ifndef BUG_CLOSE_FIRST
-	   atomic { s = 0; whole = 0; L = inbox[h]; inbox[h] = CLOSED }
+	   atomic { s = 0; L = inbox[h]; inbox[h] = CLOSED }
 #endif
 #ifdef BUG_NO_LAST_DRAIN
 	   L = 0;
@@ -433,6 +459,6 @@ active [THREADS] proctype thread()
 		L = next; next = 0
 	   :: else -> break
 	   od;
-	   atomic { s = 0; whole = 0; taken[h] = 0; h = 0; end() }
+	   atomic { s = 0; taken[h] = 0; h = 0; end() }
 	od
 }

@@ -1,28 +1,37 @@
 /*
  * remote_inbox.pml - remote free and the inbox, block by block.
  *
- * Models: remote_post, remote_route, remote_take (src/slab/remote.c) and heap_drain_inbox
- * (src/front/heap.c) for one heap that lives for ever. Its owner thread hands blocks out, takes remote
- * lists directly on refill, drains its inbox, releases empty slabs and opens them again; the
- * other threads free blocks that they do not own. What happens when heaps end is in adopt.pml.
+ * Models: remote_post, remote_route, remote_collect, remote_unqueue, remote_all_home
+ * (src/slab/remote.c) and heap_refill, next_slab, take_ready, slab_gained_blocks, is_last_source,
+ * heap_drain_inbox, heap_flush (src/front/heap.c) for one heap that lives for ever. Its owner
+ * thread hands blocks out of its current slab, frees blocks itself, refills, drains its inbox and
+ * deletes slabs; the other threads free blocks that they do not own. What happens when heaps end is
+ * in adopt.pml.
  *
- * The state is what the C code holds: the word `remote` of a slab (list head, count, QUEUED), the link
- * inside each block, the inbox word and the link inbox_next of each slab. Blocks have identities, so a
- * list that is cut, joined to another or closed into a ring is seen.
+ * The state is what the C code holds: the word `remote` of a slab (list head, count, QUEUED), the
+ * link inside each block, the inbox word and the link inbox_next of each slab, current and ready.
+ * Blocks have identities, so a list that is cut, joined to another or closed into a ring is seen.
  *
- * Abstracted: memory is sequentially consistent (the release and acquire pairs are listed in remote.c);
- * the thread cache is left out, so a block is on its slab's own list, in use, or on its way home;
- * bump allocation is left out; the own list is a set, since only the owner touches it.
+ * Abstracted: memory is sequentially consistent (the release and acquire pairs are listed in
+ * remote.c); the thread cache is left out, so a block is on its slab's own list, in use, or on its
+ * way home, and a refill is needed when the current slab's own list is empty; bump allocation is
+ * left out: a new slab has all blocks on its own list; the own list is a set, since only the owner
+ * touches it.
  *
  * Checked, over all interleavings and runs of any length:
- *   - a slab is in the inbox at most once, and the inbox holds no slab that was released;
- *   - no slab is released while a block is out, while it is queued, or while a thread still has to
- *     touch it; a slab that is opened again starts clean;
+ *   - a slab is in the inbox at most once, and the inbox holds no slab that was deleted;
+ *   - no slab is deleted while a block is out, while it is queued, or while another thread still
+ *     has to touch it; a slab that is opened again starts clean;
  *   - a remote list has the length its count says, ends, and holds only blocks on their way home to
  *     this slab, so none is handed out twice;
  *   - QUEUED <=> the slab is in the inbox or in the hands of the one thread that will push it;
- *   - when all threads have stopped, one drain brings every block home: none is lost;
+ *   - between two operations of the owner, a slab with blocks on its own list is current or ready,
+ *     and one with blocks on its remote list is so or queued: the owner will come upon them;
+ *   - when all threads have stopped, one flush finds every block home and deletes every slab: none
+ *     is lost;
  *   - no deadlock.
+ *
+ * Bounds: SLABS slabs of PER_SLAB blocks, POSTERS freeing threads; batches of one and two blocks.
  *
  * BUG_* macros break one rule each; the checks must then fail (run.sh).
  */
@@ -45,6 +54,7 @@
 #define OUT 1    /* in use by the program */
 #define HELD 2   /* freed by a thread that has not posted it yet */
 #define REMOTE 3 /* on its slab's remote list */
+#define LOST 4   /* its own list was overwritten */
 byte where[MAX_BLOCKS + 1];
 byte link[MAX_BLOCKS + 1];
 
@@ -53,8 +63,13 @@ byte list[SLABS + 1];
 byte count[SLABS + 1];
 bit queued[SLABS + 1];
 
-byte used[SLABS + 1];       /* owner-private: blocks not on the own list */
-bit live[MAX_BLOCKS + 1];        /* ghost: taken from the space layer and not released */
+/* Owner-private. */
+byte used[SLABS + 1];        /* blocks not on the own list */
+byte left_remote[SLABS + 1]; /* blocks seen and left on the remote list */
+bit ready[SLABS + 1];
+byte current; /* 0: none */
+
+bit live[MAX_BLOCKS + 1];   /* ghost: taken from the space layer and not deleted */
 byte in_inbox[SLABS + 1];   /* ghost: how often the slab is in the inbox */
 byte touchers[SLABS + 1];   /* ghost: threads that posted and will touch the slab again */
 byte inbox_next[SLABS + 1];
@@ -78,8 +93,29 @@ inline select_block(state)
 }
 #define none_in(state) (!is(1, state) && !is(2, state) && !is(3, state) && !is(4, state))
 
-/* Append a list that was taken from the remote word to the own list of slab S. */
-inline bring_home(S, first, k)
+#define own(S) (PER_SLAB - used[S])
+#define all_home(S) (!queued[S] && count[S] == used[S])
+#define other_ready(S) (SLABS > 1 && ready[SLABS + 1 - (S)])
+#define is_last_source(S) (!other_ready(S) && !(current != 0 && own(current) > 0))
+
+inline forget_own(S)
+{
+	n = 1 + (S - 1) * PER_SLAB;
+	do
+	:: n <= S * PER_SLAB ->
+		if
+		:: where[n] == HOME -> where[n] = LOST
+		:: else
+		fi;
+		n++
+	:: else -> break
+	od;
+	n = 0
+}
+
+/* Walk a remote list that nobody else can reach any more: the blocks are on their way home to slab
+   S, and the list ends where its count says. They get the state `to`. */
+inline walk(S, first, k, to)
 {
 	n = k;
 	b = first;
@@ -87,25 +123,66 @@ inline bring_home(S, first, k)
 	:: n > 0 ->
 		assert(b != NONE && slab_of(b) == S);
 		assert(where[b] == REMOTE); /* else it is handed out twice */
-		where[b] = HOME;
-		used[S]--;
+		where[b] = to;
 		n--;
-		first_end = b;
-		b = link[first_end];
-		link[first_end] = NONE
+		prev = b;
+		b = link[prev];
+		link[prev] = NONE
 	:: else -> break
 	od;
-	assert(b == NONE); /* the list ends where its count says */
-	n = 0; b = 0; first_end = 0
+	assert(b == NONE);
+	b = 0; prev = 0
 }
 
-inline release(S)
+/* The list just taken becomes the own list. */
+inline accept(S, first, k)
 {
-	assert(live[S] && used[S] == 0);
-	assert(in_inbox[S] == 0);
-	assert(touchers[S] == 0);
-	assert(list[S] == NONE && count[S] == 0 && !queued[S]);
-	live[S] = 0
+	if
+	:: first != NONE ->
+		forget_own(S); /* there is none, unless a rule is broken */
+		walk(S, first, k, HOME);
+		used[S] = used[S] - k;
+		left_remote[S] = 0
+	:: else -> assert(k == 0)
+	fi;
+	first = 0; k = 0
+}
+
+inline delete(S)
+{
+	assert(live[S] && in_inbox[S] == 0 && touchers[S] == 0);
+	assert(used[S] == count[S] && !queued[S]);
+	forget_own(S);
+	walk(S, list[S], count[S], LOST);
+	list[S] = NONE; count[S] = 0;
+	do /* every block was on one of the two lists */
+	:: n < PER_SLAB ->
+		n++;
+		assert(where[(S - 1) * PER_SLAB + n] == LOST);
+		where[(S - 1) * PER_SLAB + n] = HOME
+	:: else -> break
+	od;
+	n = 0;
+	live[S] = 0; used[S] = 0; left_remote[S] = 0; ready[S] = 0;
+	current = (current == S -> 0 : current)
+}
+
+/* The steps of slab_gained_blocks touch the owner's fields and read `remote` once, at the end. */
+inline gained(S)
+{
+	if
+	:: S != current ->
+		ready[S] = 1;
+		if
+#ifdef BUG_DELETE_QUEUED
+		:: used[S] <= left_remote[S] -> queued[S] = 0; delete(S)
+#else
+		:: used[S] <= left_remote[S] && all_home(S) && !is_last_source(S) -> delete(S)
+#endif
+		:: else
+		fi
+	:: else
+	fi
 }
 
 inline drain()
@@ -117,78 +194,151 @@ inline drain()
 #ifndef BUG_NEXT_AFTER
 		next = inbox_next[L];
 #endif
-		d_step {
-			assert(live[L] && in_inbox[L] == 1 && queued[L]);
-			in_inbox[L]--;
-			first = list[L]; k = count[L];
-			list[L] = NONE; count[L] = 0;
-#ifndef BUG_SEPARATE_FLAG
-			queued[L] = 0;
-#endif
-		}
-#ifdef BUG_SEPARATE_FLAG
-		queued[L] = 0;
-#endif
-		atomic { bring_home(L, first, k); first = 0; k = 0 }
 		if
-		:: used[L] == 0 && !queued[L] -> d_step { release(L) }
-		:: true /* keep it: current slab, or warm */
-		fi;
-#ifdef BUG_NEXT_AFTER
-		next = inbox_next[L];
+#ifndef BUG_UNQUEUE_ACCEPTS
+		:: own(L) > 0 ->
+			d_step { /* remote_unqueue */
+				assert(live[L] && in_inbox[L] == 1 && queued[L]);
+				in_inbox[L]--;
+				queued[L] = 0;
+				left_remote[L] = count[L];
+#ifdef BUG_UNQUEUE_DROPS
+				list[L] = NONE; count[L] = 0;
 #endif
-		L = next; next = 0
+			}
+		:: else ->
+#else
+		:: true ->
+#endif
+			d_step { /* remote_collect */
+				assert(live[L] && in_inbox[L] == 1 && queued[L]);
+				in_inbox[L]--;
+				first = list[L]; k = count[L];
+				list[L] = NONE; count[L] = 0;
+#ifdef BUG_SEPARATE_FLAG
+			}
+			d_step {
+#endif
+				queued[L] = 0;
+				accept(L, first, k)
+			}
+		fi;
+		d_step {
+			gained(L);
+#ifdef BUG_NEXT_AFTER
+			next = inbox_next[L];
+#endif
+			L = next; next = 0
+		}
 	:: else -> break
 	od
 }
 
+inline take_ready()
+{
+	s = (ready[1] -> 1 : (SLABS > 1 && ready[SLABS] -> SLABS : 0));
+	ready[s] = 0
+}
+
+/* heap_refill, up to where `current` has blocks on its own list; or there are none to be had. */
+inline refill()
+{
+	do
+	:: current != 0 && own(current) > 0 -> break
+	:: else ->
+		if
+#ifndef BUG_LEFT_FORGOTTEN
+		:: current != 0 && list[current] != NONE ->
+			d_step { /* take the list and leave QUEUED as it is */
+				first = list[current]; k = count[current];
+				list[current] = NONE; count[current] = 0;
+#ifdef BUG_REFILL_CLEARS_QUEUED
+				queued[current] = 0;
+#endif
+				accept(current, first, k)
+			}
+#endif
+		:: else ->
+			d_step {
+				/* The slab is full, not current: if the inbox gives it blocks, it becomes ready. */
+#ifndef BUG_FULL_IS_CURRENT
+				current = 0;
+#endif
+				take_ready()
+			}
+			if
+			:: s == 0 ->
+				drain();
+				atomic {
+					take_ready();
+					if
+					:: s == 0 -> s = (!live[1] -> 1 : (SLABS > 1 && !live[SLABS] -> SLABS : 0));
+						if
+						:: s != 0 -> /* a new slab */
+							assert(in_inbox[s] == 0 && list[s] == NONE && !queued[s]);
+							live[s] = 1
+						:: else
+						fi
+					:: else
+					fi;
+					current = s
+				}
+			:: else -> current = s
+			fi;
+			atomic {
+				s = 0;
+				if
+				:: current == 0 -> break /* out of memory */
+				:: else
+				fi
+			}
+		fi
+	od
+}
+
+/* Between two operations of the owner. */
+inline check(S)
+{
+	if
+	:: live[S] ->
+		assert(own(S) == 0 || S == current || ready[S]);
+#ifndef BUG_SEPARATE_FLAG /* must be found by what it leads to */
+		assert(list[S] == NONE || queued[S] || S == current || ready[S]);
+#endif
+		assert(list[S] != NONE || count[S] == 0)
+	:: else
+	fi
+}
+inline check_all()
+{
+	assert(current == 0 || (live[current] && !ready[current]));
+	check(1);
+	check(SLABS)
+}
+
 active proctype owner()
 {
-	byte s, L, next, first, k, n, b, first_end;
+	byte s, L, next, first, k, n, b, prev;
 
 	do
 	:: d_step { !stop -> stop = 1 }
 	:: stop -> break
-	:: atomic { !stop && !none_in(HOME) -> /* malloc */
-		select_block(HOME);
-		where[b] = OUT; used[slab_of(b)]++; b = 0
+	:: atomic { !stop && current != 0 && own(current) > 0 -> /* malloc */
+		b = (current - 1) * PER_SLAB + 1;
+		do
+		:: where[b] != HOME -> b++
+		:: else -> break
+		od;
+		where[b] = OUT; used[current]++; b = 0
 	   }
-	:: atomic { /* refill: take the list and leave QUEUED as it is (fetch_and) */
-		if
-		:: live[1] && list[1] != NONE -> s = 1
-		:: SLABS > 1 && live[2] && list[2] != NONE -> s = 2
-		fi;
-		first = list[s]; k = count[s];
-		list[s] = NONE; count[s] = 0;
-#ifdef BUG_REFILL_CLEARS_QUEUED
-		queued[s] = 0;
-#endif
-		bring_home(s, first, k); first = 0; k = 0; s = 0
+	:: !stop && !(current != 0 && own(current) > 0) -> refill(); atomic { check_all() }
+	:: atomic { !none_in(OUT) -> /* free, by the owner */
+		select_block(OUT);
+		where[b] = HOME; s = slab_of(b); used[s]--; b = 0;
+		gained(s); s = 0;
+		check_all()
 	   }
-	:: atomic { /* a slab that is empty and not queued may go at any later time */
-#ifdef BUG_RELEASE_QUEUED
-		if
-		:: live[1] && used[1] == 0 -> s = 1
-		:: SLABS > 1 && live[2] && used[2] == 0 -> s = 2
-		fi;
-		queued[s] = 0;
-#else
-		if
-		:: live[1] && used[1] == 0 && !queued[1] -> s = 1
-		:: SLABS > 1 && live[2] && used[2] == 0 && !queued[2] -> s = 2
-		fi;
-#endif
-		release(s); s = 0
-	   }
-	:: atomic { /* open a slab */
-		if
-		:: !stop && !live[1] -> s = 1
-		:: !stop && SLABS > 1 && !live[2] -> s = 2
-		fi;
-		assert(in_inbox[s] == 0 && list[s] == NONE && !queued[s]);
-		live[s] = 1; used[s] = 0; s = 0
-	   }
-	:: inbox != NONE -> drain()
+	:: inbox != NONE -> drain(); atomic { check_all() } /* heap_flush, without its end */
 	od;
 
 	/* Every poster has ended: what is not home must be found through the inbox. */
@@ -199,10 +349,7 @@ active proctype owner()
 		do
 		:: s <= SLABS ->
 			if
-			:: live[s] ->
-				assert(used[s] == 0);
-				assert(!queued[s] && list[s] == NONE && in_inbox[s] == 0);
-				release(s)
+			:: live[s] -> assert(all_home(s)); delete(s)
 			:: else
 			fi;
 			s++
