@@ -44,10 +44,6 @@ struct proof {
 extern const struct workload *workload_self;
 extern bool workload_json;
 
-/* Ends the program with "NAME: MESSAGE" on standard error and that status. */
-_Noreturn void workload_exit(int status, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
 /* Looks who serves malloc; ends the program if it is not `expected` (NULL: anybody). */
 void proof_begin(const char *expected);
 /* Completes the proof; ends the program if `expected` did not serve the blocks shown. */
