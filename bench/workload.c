@@ -36,6 +36,12 @@ void workload_fail(const char *format, ...) {
 	end(1, format, args);
 }
 
+void workload_refuse(const char *format, ...) {
+	va_list args;
+	va_start(args, format);
+	end(2, format, args);
+}
+
 void block_fail(const void *block, size_t size) {
 	if (block == NULL)
 		workload_fail("malloc(%zu) failed", size);

@@ -78,6 +78,9 @@ _Noreturn void workload_exit(int status, const char *format, ...)
 /* The same with status 1. */
 _Noreturn void workload_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* As workload_fail, for arguments that are bad together: status 2. */
+_Noreturn void workload_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* ---- Means ---- */
 
 /* Zeroed memory for the workload's own tables, touched already; never freed, never from malloc. */
@@ -86,8 +89,9 @@ void *scratch(size_t bytes);
 /* Bytes of this process in memory now; allocates nothing. */
 size_t resident_bytes(void);
 
-/* Seconds since some moment in the past; does not jump. */
+/* Seconds since some moment in the past, without jumps; CPU seconds of all threads so far. */
 double wall_seconds(void);
+double cpu_seconds(void);
 
 enum { MAX_THREADS = 512 };
 

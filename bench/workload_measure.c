@@ -28,13 +28,17 @@ double wall_seconds(void) {
 	return seconds(CLOCK_MONOTONIC);
 }
 
+double cpu_seconds(void) {
+	return seconds(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 void workload_start(void) {
 	wall_begin = wall_seconds();
-	cpu_begin = seconds(CLOCK_PROCESS_CPUTIME_ID);
+	cpu_begin = cpu_seconds();
 }
 
 void workload_stop(uint64_t operations) {
-	measures.cpu += seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin;
+	measures.cpu += cpu_seconds() - cpu_begin;
 	measures.wall += wall_seconds() - wall_begin;
 	measures.operations += operations;
 }
