@@ -75,10 +75,8 @@ int workload_end(void);
 _Noreturn void workload_exit(int status, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* The same with status 1. */
+/* The same with status 1 and 2. */
 _Noreturn void workload_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* As workload_fail, for arguments that are bad together: status 2. */
 _Noreturn void workload_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- Means ---- */
