@@ -84,6 +84,9 @@ _Noreturn void workload_refuse(const char *format, ...) __attribute__((format(pr
 /* Zeroed memory for the workload's own tables, touched already; never freed, never from malloc. */
 void *scratch(size_t bytes);
 
+/* The number of KiB after `key` in a file of /proc, in bytes; 0 if there is none. Allocates nothing. */
+size_t proc_kib(const char *path, const char *key);
+
 /* Bytes of this process in memory now; allocates nothing. */
 size_t resident_bytes(void);
 
@@ -144,8 +147,10 @@ static inline void *block_new(size_t size) {
 	return block;
 }
 
+/* The stamp is spoiled, so that a block that was handed out twice is noticed when freed again. */
 static inline void block_free(void *block, size_t size) {
 	block_check(block, size);
+	*(uint64_t *)block = 0;
 	free(block);
 }
 
