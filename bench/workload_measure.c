@@ -55,8 +55,7 @@ void workload_memory(size_t peak, size_t end) {
 	is_memory_given = true;
 }
 
-/* The number after `key` in a file of /proc, in bytes; 0 if there is none. */
-static size_t proc_kib(const char *path, const char *key) {
+size_t proc_kib(const char *path, const char *key) {
 	char text[8192];
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
