@@ -3,6 +3,7 @@
 A claim is judged by what was measured and by nothing else; where its rows were not part of the run, it
 says so. Where a claim speaks of a workload, the worst of its rows decides.
 """
+import math
 from dataclasses import dataclass
 
 from . import statistics
@@ -24,11 +25,13 @@ FIGURES = [
     ("give_back: kept by 8 threads that stay idle", "give_back 8 threads", "after_idle", "MiB", 24),
 ]
 
-# Figures of the row process_cost beside libc's: text, figure, most as a multiple, and most above it.
+# Figures of the row process_cost: text, figure, figure it is held against (or none), unit, most.
 PROCESS = [
-    ("CPU time of `true` beside libc's", "true_cpu", 1.10, None),
-    ("private dirty memory of an idle `sleep` above libc's", "sleep_private_dirty", None, 48),
-    ("private dirty memory of an idle python3 above libc's", "python3_private_dirty", None, 256),
+    ("CPU time of `true` beside that without a preload", "true_cpu_ratio", None, "", 1.10),
+    ("private dirty memory of an idle `sleep` above that without a preload", "sleep_private_dirty",
+     "sleep_private_dirty_plain", " KiB", 48),
+    ("private dirty memory of an idle python3 above that without a preload", "python3_private_dirty",
+     "python3_private_dirty_plain", " KiB", 256),
 ]
 
 
@@ -101,17 +104,16 @@ def _figure(summary, row_name, label, figure):
 
 
 def _of_processes(summary, hakmem):
-    for text, figure, multiple, above in PROCESS:
-        ours = _figure(summary, "process_cost", hakmem, figure)
-        libc = _figure(summary, "process_cost", "libc", figure)
-        if multiple:
-            value, half = statistics.ratio(ours, libc) if ours and libc else (None, None)
-            yield _judge(text, value, half, "<=", multiple)
-        elif ours and libc:
-            half = (ours.half_width ** 2 + libc.half_width ** 2) ** 0.5
-            yield _judge(text, ours.median - libc.median, half, "<=", above, " KiB")
+    for text, name, base_name, unit, most in PROCESS:
+        ours = _figure(summary, "process_cost", hakmem, name)
+        base = _figure(summary, "process_cost", hakmem, base_name) if base_name else None
+        if ours is None or (base_name and base is None):
+            yield _judge(text, None, None, "<=", most, unit)
+        elif base is None:
+            yield _judge(text, ours.median, ours.half_width, "<=", most, unit)
         else:
-            yield _judge(text, None, None, "<=", above, " KiB")
+            yield _judge(text, ours.median - base.median, math.hypot(ours.half_width, base.half_width),
+                         "<=", most, unit)
 
 
 def judge(summary):

@@ -1,5 +1,6 @@
 """The command line of bench/compare."""
 import argparse
+import dataclasses
 import fnmatch
 import os
 import subprocess
@@ -92,17 +93,19 @@ def check_others(words):
         allocators.parse_list(",".join(others), build="")
 
 
-def choose_allocators(options, build, rows):
-    if options.allocators is None:
-        chosen, missing = allocators.found(build)
-    else:
-        chosen, missing = allocators.parse_list(options.allocators, build), []
+def choose_allocators(words, build):
+    """The allocators asked for, else those found, and the peers that are missing then."""
+    return allocators.found(build) if words is None else (allocators.parse_list(words, build), [])
+
+
+def with_extras(chosen, rows, build):
+    """The allocators and those that single rows ask for besides, as variants of one of them."""
     labels = {one.label for one in chosen}
     for text_ in sorted({label for row in rows for label in row.extra} - labels):
         if text_.partition(":")[0] in labels:
             one = allocators.parse(text_, build)
-            chosen.append(allocators.Allocator(**{**vars(one), "extra": True}))
-    return chosen, missing
+            chosen = chosen + [dataclasses.replace(one, extra=True)]
+    return chosen
 
 
 def make_build(options):
@@ -170,7 +173,8 @@ def compare(arguments):
             return
         check_others(options.allocators)
         build = make_build(options)
-        chosen, missing = choose_allocators(options, build, rows)
+        chosen, missing = choose_allocators(options.allocators, build)
+        chosen = with_extras(chosen, rows, build)
         if options.out:
             files.make_folder(options.out)
         outcome = measure(rows, chosen, runs, options.level, build, catalogue.TIMEOUTS[options.level])
@@ -181,17 +185,3 @@ def compare(arguments):
     print("\n".join(text.everything(summary, verdicts, warnings)))
     write_results(options, build, summary, verdicts, warnings)
 
-
-def main(arguments):
-    try:
-        compare(arguments)
-        return 0
-    except Refused as problem:
-        print(f"compare: {problem}", file=sys.stderr)
-        return 2
-    except Failed as problem:
-        print(f"compare: {problem}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("compare: interrupted; nothing was written", file=sys.stderr)
-        return 130

@@ -1,4 +1,5 @@
 """How a comparison ends before its time: with one line, and a status of its own."""
+import sys
 
 
 class Refused(Exception):
@@ -7,3 +8,19 @@ class Refused(Exception):
 
 class Failed(Exception):
     """A run went wrong, or its allocator did not serve. Exit status 1; no results are written."""
+
+
+def reported(name, command, arguments):
+    """Runs a command; the status to exit with."""
+    try:
+        command(arguments)
+        return 0
+    except Refused as problem:
+        print(f"{name}: {problem}", file=sys.stderr)
+        return 2
+    except Failed as problem:
+        print(f"{name}: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; nothing was written", file=sys.stderr)
+        return 130

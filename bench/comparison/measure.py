@@ -188,7 +188,7 @@ def measure(rows, allocators, runs, level, build, timeout):
                         if sample is None:
                             outcome.skipped[row.name] = why
                         elif round_ > 0:
-                            outcome.add(row, allocator, sample)
+                            outcome.add(row.name, allocator.label, sample)
                     watch.look()
                 progress.step(round_, runs, row, turn)
         finally:

@@ -24,8 +24,8 @@ class Outcome:
     missing: list = field(default_factory=list)   # peers that are not installed
     noise: dict = field(default_factory=lambda: {"load": 0.0, "spread": 0.0, "steal": 0.0})
 
-    def add(self, row, allocator, sample):
-        self.samples.setdefault((row.name, allocator.label), []).append(sample)
+    def add(self, row_name, label, sample):
+        self.samples.setdefault((row_name, label), []).append(sample)
 
     def drop_skipped(self):
         self.rows = [row for row in self.rows if row.name not in self.skipped]
