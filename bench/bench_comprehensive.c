@@ -11,9 +11,9 @@
 
 enum { OPERATIONS, BLOCKS, SEED };
 static struct parameter parameters[] = {
-	[OPERATIONS] = { "operations", "of each pattern and size, about", 1, 100000000000, 1000000 },
-	[BLOCKS] = { "blocks", "live at most", 16, 10000000, 1000 },
-	[SEED] = { "seed", "of the random order", 0, UINT64_MAX, 1 },
+	[OPERATIONS] = { "OPERATIONS", "of each pattern and size, about", 1, 100000000000, 1000000 },
+	[BLOCKS] = { "BLOCKS", "live at most", 16, 10000000, 1000 },
+	[SEED] = { "SEED", "of the random order", 0, UINT64_MAX, 1 },
 	{ .name = NULL },
 };
 static const struct workload workload = {

@@ -10,11 +10,11 @@
 
 enum { THREADS, CYCLES, SIZE, WRITES };
 static struct parameter parameters[] = {
-	[THREADS] = { "threads", "writing at a time", 1, MAX_THREADS, 4 },
-	[CYCLES] = { "cycles", "blocks made by each thread, active and again passive", 1, 1000000000,
+	[THREADS] = { "THREADS", "writing at a time", 1, MAX_THREADS, 4 },
+	[CYCLES] = { "CYCLES", "blocks made by each thread, active and again passive", 1, 1000000000,
 		200000 },
-	[SIZE] = { "size", "bytes in a block", MIN_BLOCK, 4096, 8 },
-	[WRITES] = { "writes", "to a block in its life", 1, 1000000000, 100 },
+	[SIZE] = { "SIZE", "bytes in a block", MIN_BLOCK, 4096, 8 },
+	[WRITES] = { "WRITES", "to a block in its life", 1, 1000000000, 100 },
 	{ .name = NULL },
 };
 static const struct workload workload = {

@@ -8,10 +8,10 @@
 
 enum { SIZE, CYCLES, WS, SEED };
 static struct parameter parameters[] = {
-	[SIZE] = { "size", "bytes in a block", MIN_BLOCK, 1 << 20, 64 },
-	[CYCLES] = { "cycles", "blocks replaced", 1, 100000000000, 10000000 },
-	[WS] = { "ws", "blocks live", 1, 100000000, 1024 },
-	[SEED] = { "seed", "of the order", 0, UINT64_MAX, 1 },
+	[SIZE] = { "SIZE", "bytes in a block", MIN_BLOCK, 1 << 20, 64 },
+	[CYCLES] = { "CYCLES", "blocks replaced", 1, 100000000000, 10000000 },
+	[WS] = { "WS", "blocks live", 1, 100000000, 1024 },
+	[SEED] = { "SEED", "of the order", 0, UINT64_MAX, 1 },
 	{ .name = NULL },
 };
 static const struct workload workload = {

@@ -9,10 +9,10 @@
 
 enum { THREADS, CYCLES, WS, SEED };
 static struct parameter parameters[] = {
-	[THREADS] = { "threads", "threads at work", 1, MAX_THREADS, 4 },
-	[CYCLES] = { "cycles", "blocks replaced by each thread", 1, 100000000000, 60000 },
-	[WS] = { "ws", "blocks live in each thread", 1, 1000000, 256 },
-	[SEED] = { "seed", "of sizes and order", 0, UINT64_MAX / 2, 1 },
+	[THREADS] = { "THREADS", "threads at work", 1, MAX_THREADS, 4 },
+	[CYCLES] = { "CYCLES", "blocks replaced by each thread", 1, 100000000000, 60000 },
+	[WS] = { "WS", "blocks live in each thread", 1, 1000000, 256 },
+	[SEED] = { "SEED", "of sizes and order", 0, UINT64_MAX / 2, 1 },
 	{ .name = NULL },
 };
 static const struct workload workload = {

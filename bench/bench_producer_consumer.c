@@ -11,9 +11,9 @@
 
 enum { PAIRS, BLOCKS, SEED };
 static struct parameter parameters[] = {
-	[PAIRS] = { "pairs", "producers, each with a consumer", 1, MAX_THREADS / 2, 2 },
-	[BLOCKS] = { "blocks", "made by each producer", 1, 100000000000, 5000000 },
-	[SEED] = { "seed", "of sizes", 0, UINT64_MAX / 2, 1 },
+	[PAIRS] = { "PAIRS", "producers, each with a consumer", 1, MAX_THREADS / 2, 2 },
+	[BLOCKS] = { "BLOCKS", "made by each producer", 1, 100000000000, 5000000 },
+	[SEED] = { "SEED", "of sizes", 0, UINT64_MAX / 2, 1 },
 	{ .name = NULL },
 };
 enum { MIN, MAX, BATCH };

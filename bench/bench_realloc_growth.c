@@ -12,10 +12,10 @@
 
 enum { ROUNDS, VECTORS, LIMIT, SEED };
 static struct parameter parameters[] = {
-	[ROUNDS] = { "rounds", "of growing and freeing all vectors", 1, 100000000, 50 },
-	[VECTORS] = { "vectors", "growing at a time", 1, 100000, 16 },
-	[LIMIT] = { "limit", "bytes a vector grows to, at most", 64, UINT64_C(1) << 32, 1 << 20 },
-	[SEED] = { "seed", "of lengths and turns", 0, UINT64_MAX, 1 },
+	[ROUNDS] = { "ROUNDS", "of growing and freeing all vectors", 1, 100000000, 50 },
+	[VECTORS] = { "VECTORS", "growing at a time", 1, 100000, 16 },
+	[LIMIT] = { "LIMIT", "bytes a vector grows to, at most", 64, UINT64_C(1) << 32, 1 << 20 },
+	[SEED] = { "SEED", "of lengths and turns", 0, UINT64_MAX, 1 },
 	{ .name = NULL },
 };
 static const struct workload workload = {

@@ -13,9 +13,9 @@
 
 enum { COMMANDS, KEYS, SEED };
 static struct parameter parameters[] = {
-	[COMMANDS] = { "commands", "executed", 1, 100000000000, 4000000 },
-	[KEYS] = { "keys", "different ones; one in sixteen names a list", 16, 100000000, 100000 },
-	[SEED] = { "seed", "of the load", 0, UINT64_MAX, 1 },
+	[COMMANDS] = { "COMMANDS", "executed", 1, 100000000000, 4000000 },
+	[KEYS] = { "KEYS", "different ones; one in sixteen names a list", 16, 100000000, 100000 },
+	[SEED] = { "SEED", "of the load", 0, UINT64_MAX, 1 },
 	{ .name = NULL },
 };
 enum { MIN, MAX };

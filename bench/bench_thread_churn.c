@@ -9,10 +9,10 @@
 
 enum { WAVES, THREADS, BLOCKS, SEED };
 static struct parameter parameters[] = {
-	[WAVES] = { "waves", "times threads are started and awaited", 1, 100000000, 1000 },
-	[THREADS] = { "threads", "in a wave", 1, MAX_THREADS, 8 },
-	[BLOCKS] = { "blocks", "made by a thread", 1, 1000000, 200 },
-	[SEED] = { "seed", "of sizes", 0, UINT64_MAX, 1 },
+	[WAVES] = { "WAVES", "times threads are started and awaited", 1, 100000000, 1000 },
+	[THREADS] = { "THREADS", "in a wave", 1, MAX_THREADS, 8 },
+	[BLOCKS] = { "BLOCKS", "made by a thread", 1, 1000000, 200 },
+	[SEED] = { "SEED", "of sizes", 0, UINT64_MAX, 1 },
 	{ .name = NULL },
 };
 enum { MIN, MAX, KEEP };

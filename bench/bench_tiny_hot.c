@@ -9,9 +9,9 @@
 
 enum { SIZE, BATCH, CYCLES };
 static struct parameter parameters[] = {
-	[SIZE] = { "size", "bytes in a block", MIN_BLOCK, 1024, 16 },
-	[BATCH] = { "batch", "blocks made before the first is freed", 1, 1000000, 100 },
-	[CYCLES] = { "cycles", "batches", 1, 1000000000, 200000 },
+	[SIZE] = { "SIZE", "bytes in a block", MIN_BLOCK, 1024, 16 },
+	[BATCH] = { "BATCH", "blocks made before the first is freed", 1, 1000000, 100 },
+	[CYCLES] = { "CYCLES", "batches", 1, 1000000000, 200000 },
 	{ .name = NULL },
 };
 static const struct workload workload = {

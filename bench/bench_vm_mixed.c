@@ -12,9 +12,9 @@
 
 enum { CYCLES, WS, SEED };
 static struct parameter parameters[] = {
-	[CYCLES] = { "cycles", "blocks replaced", 1, 100000000000, 100000 },
-	[WS] = { "ws", "blocks live", 1, 100000, 64 },
-	[SEED] = { "seed", "of sizes and order", 0, UINT64_MAX, 1 },
+	[CYCLES] = { "CYCLES", "blocks replaced", 1, 100000000000, 100000 },
+	[WS] = { "WS", "blocks live", 1, 100000, 64 },
+	[SEED] = { "SEED", "of sizes and order", 0, UINT64_MAX, 1 },
 	{ .name = NULL },
 };
 enum { MIN, MAX, TOUCH };

@@ -19,13 +19,13 @@
 
 enum { SLEEP, MIN, MAX, CHUNKS, ROUNDS, SEED, THREADS };
 static struct parameter parameters[] = {
-	[SLEEP] = { "sleep", "seconds to run; 0: one round", 0, 86400, 5 },
-	[MIN] = { "min", "bytes in the smallest block", MIN_BLOCK, 1 << 24, 8 },
-	[MAX] = { "max", "bytes in the largest block", MIN_BLOCK, 1 << 24, 1000 },
-	[CHUNKS] = { "chunks", "blocks in an array", 1, 10000000, 5000 },
-	[ROUNDS] = { "rounds", "times as many a thread replaces before it dies", 1, 1000000, 100 },
-	[SEED] = { "seed", "of sizes and order", 0, UINT64_MAX / 2, 4141 },
-	[THREADS] = { "threads", "alive at a time", 1, MAX_THREADS, 4 },
+	[SLEEP] = { "SLEEP", "seconds to run; 0: one round", 0, 86400, 5 },
+	[MIN] = { "MIN", "bytes in the smallest block", MIN_BLOCK, 1 << 24, 8 },
+	[MAX] = { "MAX", "bytes in the largest block", MIN_BLOCK, 1 << 24, 1000 },
+	[CHUNKS] = { "CHUNKS", "blocks in an array", 1, 10000000, 5000 },
+	[ROUNDS] = { "ROUNDS", "times as many a thread replaces before it dies", 1, 1000000, 100 },
+	[SEED] = { "SEED", "of sizes and order", 0, UINT64_MAX / 2, 4141 },
+	[THREADS] = { "THREADS", "alive at a time", 1, MAX_THREADS, 4 },
 	{ .name = NULL },
 };
 static const struct workload workload = {
@@ -112,7 +112,7 @@ static void run(struct line *lines, unsigned threads) {
 int main(int argc, char **argv) {
 	workload_begin(&workload, argc, argv);
 	if (parameters[MIN].value > parameters[MAX].value)
-		workload_refuse("min is above max");
+		workload_refuse("MIN is above MAX");
 	unsigned threads = (unsigned)parameters[THREADS].value;
 	size_t chunks = parameters[CHUNKS].value, count = (threads + 1) * chunks;
 	uint64_t random = parameters[SEED].value, operations = 0, generations = 0;

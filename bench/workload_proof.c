@@ -19,7 +19,6 @@ static int (*owns)(const void *);
 
 /* The compiler must ask the loader, not guess. */
 static void *(*volatile called_malloc)(size_t) = malloc;
-static int (*volatile called_puts)(const char *) = puts;
 
 static Dl_info object_of(void *function) {
 	Dl_info info;
@@ -35,17 +34,14 @@ static void *malloc_address(void) {
 	return address;
 }
 
-static bool is_libc(const Dl_info *info) {
-	int (*function)(const char *) = called_puts;
-	void *address;
-	memcpy(&address, &function, sizeof(address));
-	return object_of(address).dli_fbase == info->dli_fbase;
-}
-
 /* `symbol` of the very object that serves malloc, or NULL. */
 static void *own_symbol(const Dl_info *server, const char *symbol) {
 	void *address = dlsym(RTLD_DEFAULT, symbol);
 	return address != NULL && object_of(address).dli_fbase == server->dli_fbase ? address : NULL;
+}
+
+static bool is_libc(const Dl_info *server) {
+	return own_symbol(server, "gnu_get_libc_version") != NULL;
 }
 
 static const char *name_of(const Dl_info *server) {
