@@ -140,9 +140,10 @@ def check_together(options):
 
 def write_results(options, build, summary, verdicts, warnings):
     """All files at the end, each whole."""
-    drawn = pictures.draw(summary) if pictures.available() else {}
-    if not pictures.available():
-        print(pictures.MISSING, file=sys.stderr)
+    drawn = pictures.draw(summary)
+    if drawn is None:
+        print(f"compare: {pictures.MISSING}", file=sys.stderr)
+        drawn = {}
     data = {"compare.csv": files.as_csv(summary)}
     if options.results:
         folder = os.path.join(BENCH, "results")

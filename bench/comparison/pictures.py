@@ -3,17 +3,10 @@
 ratios: grouped bars of time beside libc's, with the 95 % interval, rows under their headings.
 memory: peak memory against time, a point per row and a big one per allocator for the means.
 
-Drawn with matplotlib, which may be missing.
+Drawn with matplotlib, which may be missing, and takes its time to load: only draw asks for it.
 """
+import importlib
 import io
-
-try:
-    import matplotlib
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-except ImportError:
-    matplotlib = None
 
 MISSING = "no pictures: python3-matplotlib is not installed"
 # Colours that are told apart also without red and green; libc is grey, HAKMEM stands out.
@@ -24,10 +17,6 @@ PNG_DPI = 75
 BAR_INCHES, PANEL_INCHES, WIDTH_INCHES = 0.11, 0.55, 9
 WIDEST = 2  # times libc's time; what is slower is cut off
 TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
-
-
-def available():
-    return matplotlib is not None
 
 
 def _styles(outcome):
@@ -42,10 +31,15 @@ def _styles(outcome):
     return styles
 
 
+def _load(name):
+    return importlib.import_module(f"matplotlib.{name}" if name else "matplotlib")
+
+
 def _log_ticks(axis, low, high):
+    ticker = _load("ticker")
     axis.set_ticks([tick for tick in TICKS if low <= tick <= high])
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _panel(axes, summary, rows, styles, limit):
@@ -85,7 +79,7 @@ def ratios(summary):
         return None
     per_row = max(len(styles) - 1, 2) * BAR_INCHES + 0.05
     heights = [len(rows) * per_row + PANEL_INCHES for _, rows in sections]
-    figure, panels = pyplot.subplots(len(sections), 1, figsize=(WIDTH_INCHES, sum(heights) + 0.7),
+    figure, panels = _load("pyplot").subplots(len(sections), 1, figsize=(WIDTH_INCHES, sum(heights) + 0.7),
                                      gridspec_kw={"height_ratios": heights}, squeeze=False)
     limit = max(1.1, min(max(values) * 1.1, WIDEST))
     handles = {}
@@ -106,7 +100,7 @@ def memory(summary):
             if {"time", "memory"} <= set(row.compared) and summary.cell(row, "libc")]
     if not rows:
         return None
-    figure, axes = pyplot.subplots(figsize=(WIDTH_INCHES * 0.75, 5))
+    figure, axes = _load("pyplot").subplots(figsize=(WIDTH_INCHES * 0.75, 5))
     means = summary.means()
     reference = {what: summary.geometric_mean("libc", what, rows) for what in ("time", "memory")}
     spans = {"time": [0.5, 2.2], "memory": [0.5, 2.2]}
@@ -141,7 +135,7 @@ def memory(summary):
 
 def _bytes(figure, kind):
     out = io.BytesIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "hakmem",
+    with _load("").rc_context({"svg.fonttype": "none", "svg.hashsalt": "hakmem",
                                 "font.family": "sans-serif"}):
         figure.savefig(out, format=kind, dpi=PNG_DPI,
                        metadata={"Date": None} if kind == "svg" else {"Software": None})
@@ -149,12 +143,16 @@ def _bytes(figure, kind):
 
 
 def draw(summary):
-    """{file name: bytes} of all pictures there is something to show in."""
+    """{file name: bytes} of all pictures there is something to show in; None without matplotlib."""
+    try:
+        _load("").use("agg")
+    except ImportError:
+        return None
     files = {}
     for name, picture in ("ratios", ratios), ("memory", memory):
         figure = picture(summary)
         if figure is not None:
             for kind in "svg", "png":
                 files[f"{name}.{kind}"] = _bytes(figure, kind)
-            pyplot.close(figure)
+            _load("pyplot").close(figure)
     return files
