@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the programs of bench_apps work on: each function writes files into the workload's folder, the
- * same ones everywhere. `scale` is a percentage of the usual amount of work.
+ * What the programs of bench_apps work on: each function writes files into the workload's folder,
+ * the same ones everywhere. `scale` is a percentage of the usual amount of work.
  */
 #ifndef HAK_BENCH_APPS_INPUTS_H
 #define HAK_BENCH_APPS_INPUTS_H

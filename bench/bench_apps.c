@@ -6,8 +6,8 @@
  *
  * They stand for themselves. An allocator is good at it if it is quick without being asked often
  * (these programs spend 5 to 20 % of their time in malloc and free), puts what is made together
- * together, starts fast, and does not spend memory on threads that never come. Programs that are not
- * installed are named and left out.
+ * together, starts fast, and does not spend memory on threads that never come. Programs that are
+ * not installed are named and left out.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +73,8 @@ static const struct app apps[] = {
 	{"python3_malloc", "python3", "import sys; print(sys.executable)", input_python,
 		{"-c", "pass"}, {"job.py"}, NULL, "PYTHONMALLOC"},
 	{"perl", "perl", NULL, input_perl, {"-e", "1"}, {"job.pl"}, NULL, NULL},
-	{"sqlite3", "sqlite3", NULL, input_sql, {"--version"}, {"-batch", "-init", "/dev/null"}, "job.sql", NULL},
+	{"sqlite3", "sqlite3", NULL, input_sql, {"--version"}, {"-batch", "-init", "/dev/null"},
+		"job.sql", NULL},
 	{"git_repack", "git", NULL, prepare_git, {"--version"},
 		{"-c", "pack.threads=2", "-C", "repository", "repack", "-adfq"}, NULL, NULL},
 	{"xz", "xz", NULL, input_text, {"--version"}, {"-9", "-T0", "-c", "text"}, NULL, NULL},

@@ -4,11 +4,10 @@
  * times, and idle processes, `sleep` and python3. An allocator that is preloaded for a whole system
  * is paid for by each of its short-lived programs and idle services.
  *
- * Everything is measured in turn with the allocator that serves this workload, and without a preload
- * (names ending in _plain), so that the difference is free of the machine's mood. CPU times are
- * medians. An allocator is
- * good at it if it is small, needs few relocations, touches few pages and makes few system calls
- * until the first call of malloc, and little at that one.
+ * Everything is measured in turn with the allocator that serves this workload, and without a
+ * preload (names ending in _plain), so that the difference is free of the machine's mood. CPU times
+ * are medians. An allocator is good at it if it is small, needs few relocations, touches few pages
+ * and makes few system calls until the first call of malloc, and little at that one.
  */
 #include <errno.h>
 #include <signal.h>

@@ -22,7 +22,7 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 	return 0;
 }
 
-/* Lives until no process has the other end of the pipe any more; nothing but the workload has it. */
+/* Lives until no process has the other end of the pipe any more; only the workload has it. */
 static _Noreturn void wait_and_remove(int pipe_end) {
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);

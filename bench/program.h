@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Programs that a workload runs, served by the allocator that serves the workload itself: the object
- * file that malloc resolves to here is preloaded there.
+ * Programs that a workload runs, served by the allocator that serves the workload itself: the
+ * object file that malloc resolves to here is preloaded there.
  */
 #ifndef HAK_BENCH_PROGRAM_H
 #define HAK_BENCH_PROGRAM_H

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Runs a program of one thread to its end, tracing it; `argv` and `envp` end with NULL, argv[0] is a
-   path. Returns the number of its system calls after the exec, or 0 if tracing is not allowed. */
+/* Runs a program of one thread to its end, tracing it; `argv` and `envp` end with NULL, argv[0] is
+   a path. Returns the number of its system calls after the exec, or 0 if tracing is not allowed. */
 size_t program_count_calls(const char *const *argv, char *const *envp);
 
 /* Returns when the process has not run for a while. */

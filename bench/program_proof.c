@@ -19,7 +19,7 @@
 
 static const char prefix[] = "bindings";
 
-/* Takes the object that `line` says malloc is bound to out of it; NULL: it says nothing of malloc. */
+/* The object that `line` says malloc is bound to, cut out of it; NULL: it says nothing of malloc. */
 static const char *bound_to(char *line) {
 	char *to = strstr(line, " [0] to ");
 	if (to == NULL || strstr(line, ": normal symbol `malloc'") == NULL)
