@@ -84,7 +84,8 @@ _Noreturn void workload_refuse(const char *format, ...) __attribute__((format(pr
 /* Zeroed memory for the workload's own tables, touched already; never freed, never from malloc. */
 void *scratch(size_t bytes);
 
-/* The number of KiB after `key` in a file of /proc, in bytes; 0 if there is none. Allocates nothing. */
+/* The number of KiB after `key` in a file of /proc, in bytes; 0 if there is none. Allocates
+   nothing. */
 size_t proc_kib(const char *path, const char *key);
 
 /* Bytes of this process in memory now; allocates nothing. */
