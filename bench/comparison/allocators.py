@@ -29,7 +29,8 @@ PACKAGES = {"mimalloc": "libmimalloc2.0 (Debian), mimalloc (Fedora)",
             "tcmalloc": "libtcmalloc-minimal4 (Debian), gperftools-libs (Fedora)"}
 
 # What would change what is measured is kept from the environment of whoever starts a comparison.
-FOREIGN_SETTINGS = re.compile(r"LD_.*|HAKMEM_.*|MALLOC_.*|MIMALLOC_.*|TCMALLOC_.*|GLIBC_TUNABLES|_RJEM_.*")
+FOREIGN_SETTINGS = re.compile(
+    r"LD_.*|HAKMEM_.*|MALLOC_.*|MIMALLOC_.*|TCMALLOC_.*|GLIBC_TUNABLES|_RJEM_.*")
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,9 @@ class Allocator:
 
 def library_folders():
     """Where a distribution keeps its libraries: Debian's multiarch folder, Fedora's lib64."""
-    machine = platform.machine()
-    return [f"{root}/{folder}" for folder in (f"{machine}-linux-gnu", "lib64", "lib")
-            for root in ("/usr/local/lib", "/usr/lib", "/lib")] + ["/usr/lib64", "/usr/local/lib64", "/usr/lib"]
+    return [f"{root}/{folder}".rstrip("/")
+            for folder in (f"lib/{platform.machine()}-linux-gnu", "lib64", "lib")
+            for root in ("/usr/local", "/usr", "")]
 
 
 def find_peer(name):
@@ -164,7 +165,8 @@ def package_version(path):
     for name in (path, path.removeprefix("/usr"), "/usr" + path):
         owner = _output("dpkg", "-S", name).partition(":")[0]
         if owner:
-            return _output("dpkg-query", "-W", "-f", "${Package} ${Version}", owner).split("\n", maxsplit=1)[0]
+            versions = _output("dpkg-query", "-W", "-f", "${Package} ${Version}\n", owner)
+            return versions.partition("\n")[0]
     return _output("rpm", "-q", "--qf", "%{NAME} %{VERSION}-%{RELEASE}", "-f", path)
 
 
@@ -173,5 +175,6 @@ def version_of(kind, path, build):
         return " ".join(platform.libc_ver())
     if kind == "hakmem":
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-        return _output("git", "describe", "--always", "--dirty", "--tags", folder=root) or "unknown commit"
+        return (_output("git", "describe", "--always", "--dirty", "--tags", folder=root)
+                or "unknown commit")
     return package_version(path) or os.path.basename(path)

@@ -51,7 +51,7 @@ def run(command, environment, callers):
 
 
 def per_call(command_of, environment, callers, lengths):
-    """{caller: instructions of one call} between two lengths of a run, so that its start cancels out.
+    """{caller: instructions of one call} between two lengths of a run: its start cancels out.
 
     command_of(length) is the command of a run of that length.
     """

@@ -1,9 +1,9 @@
 """What is compared: rows, each one workload with its arguments.
 
 Speed rows come cold (100 thousand operations: first use of memory shows) and steady (10 million); a
-workload that has a length of its own has one row. A row says by which clock it is timed: CPU time, but
-wall time where all threads compute all the time, since one that waits for a lock costs no CPU time. It
-says also what of it is compared, and at which level it joins in.
+workload that has a length of its own has one row. A row says by which clock it is timed: CPU time,
+but wall time where all threads compute all the time, since one that waits for a lock costs no CPU
+time. It says also what of it is compared, and at which level it joins in.
 """
 from dataclasses import asdict, dataclass
 
@@ -48,11 +48,11 @@ def _row(name, workload, arguments, **rest):
     return Row(name, workload, tuple(arguments.split()), **rest)
 
 
-def _cold_and_steady(name, workload, arguments, steady=STEADY, threads=1, **rest):
-    """Two rows. {n} in the arguments stands for the operations of each thread, {batches} for n / 100."""
+def _cold_and_steady(name, workload, arguments, threads=1, **rest):
+    """Two rows. {n} in the arguments stands for a thread's operations, {batches} for n / 100."""
     rest.update(threads=threads, group="speed" if threads == 1 else "threads",
                 clock="cpu" if threads == 1 else "wall")
-    for phase, operations, times in ("cold", COLD, COLD_TIMES), ("steady", steady, 1):
+    for phase, operations, times in ("cold", COLD, COLD_TIMES), ("steady", STEADY, 1):
         each = operations // threads
         yield _row(f"{name} {phase}", workload, arguments.format(n=each, batches=each // 100),
                    times=times, **rest)
@@ -60,21 +60,24 @@ def _cold_and_steady(name, workload, arguments, steady=STEADY, threads=1, **rest
 
 def _speed():
     for size, level in (16, "quick"), (8, "standard"), (32, "standard"), (64, "standard"):
-        yield from _cold_and_steady(f"tiny_hot {size} B", "bench_tiny_hot", f"{size} 100 {{batches}}",
-                                    level=level)
+        yield from _cold_and_steady(f"tiny_hot {size} B", "bench_tiny_hot",
+                                    f"{size} 100 {{batches}}", level=level)
     for size, level in (64, "quick"), (16, "standard"), (256, "standard"), (1024, "standard"):
-        yield from _cold_and_steady(f"fixed_size {size} B", "bench_fixed_size", f"{size} {{n}} 1024",
-                                    level=level)
+        yield from _cold_and_steady(f"fixed_size {size} B", "bench_fixed_size",
+                                    f"{size} {{n}} 1024", level=level)
     for live, level in (256, "quick"), (8192, "standard"), (100000, "thorough"):
-        yield from _cold_and_steady(f"random_mixed {live} live", "bench_random_mixed", f"{{n}} {live} 1",
-                                    level=level)
+        yield from _cold_and_steady(f"random_mixed {live} live", "bench_random_mixed",
+                                    f"{{n}} {live} 1", level=level)
     for phase, each, times in ("cold", COLD // 20, COLD_TIMES), ("steady", STEADY // 20, 1):
         yield _row(f"comprehensive {phase}", "bench_comprehensive", f"{each}", level="standard",
                    times=times)
     yield from _cold_and_steady("redis_like", "bench_redis_like", "{n}", level="standard")
     yield _row("realloc_growth", "bench_realloc_growth", "", level="standard")
-    yield from _cold_and_steady("vm_mixed 64 live", "bench_vm_mixed", "{n} 64 1", steady=1_000_000,
-                                extra=("hakmem:HAKMEM_BIGCACHE_L25=0",))
+    # Blocks of this size take long: the long row has a tenth of the operations, and only the short
+    # one is run without BigCache.
+    yield _row("vm_mixed 64 live cold", "bench_vm_mixed", f"{COLD} 64 1",
+               extra=("hakmem:HAKMEM_BIGCACHE_L25=0",))
+    yield _row("vm_mixed 64 live warm", "bench_vm_mixed", f"{STEADY // 10} 64 1")
 
 
 def _threads(level):
@@ -86,8 +89,8 @@ def _threads(level):
     for threads, since in (1, "standard"), (8, "quick"):
         yield _row(f"larson {threads} threads", "larson", f"{seconds} 8 1024 1000 100 1 {threads}",
                    clock="wall", level=since, **rest)
-    yield _row("false_sharing", "bench_false_sharing", "4 1250000 8 100", clock="wall", level="standard",
-               **rest)
+    yield _row("false_sharing", "bench_false_sharing", "4 1250000 8 100", clock="wall",
+               level="standard", **rest)
     yield _row("producer_consumer", "bench_producer_consumer", "", level="quick", **rest)
     yield _row("thread_churn", "bench_thread_churn", "", level="standard", **rest)
 
@@ -111,7 +114,8 @@ def _programs():
     for number, name in enumerate(names, 1):
         yield _row(name, "bench_apps", f"{number}", **rest)
     yield _row("redis-server", "bench_redis_server", "", clock="wall", **rest)
-    yield _row("process_cost", "bench_process_cost", "", compared=(), **{**rest, "group": "process"})
+    yield _row("process_cost", "bench_process_cost", "", compared=(),
+               **{**rest, "group": "process"})
 
 
 def rows(level):

@@ -1,7 +1,7 @@
 """What is claimed of HAKMEM in its default settings, and whether the outcome bears it out.
 
-A claim is judged by what was measured and by nothing else; where its rows were not part of the run, it
-says so. Where a claim speaks of a workload, the worst of its rows decides.
+A claim is judged by what was measured and by nothing else; where its rows were not part of the run,
+it says so. Where a claim speaks of a workload, the worst of its rows decides.
 """
 import math
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ PROCESS = [
     ("CPU time of `true` beside that without a preload", "true_cpu_ratio", None, "", 1.10),
     ("private dirty memory of an idle `sleep` above that without a preload", "sleep_private_dirty",
      "sleep_private_dirty_plain", " KiB", 48),
-    ("private dirty memory of an idle python3 above that without a preload", "python3_private_dirty",
-     "python3_private_dirty_plain", " KiB", 256),
+    ("private dirty memory of an idle python3 above that without a preload",
+     "python3_private_dirty", "python3_private_dirty_plain", " KiB", 256),
 ]
 
 
@@ -48,7 +48,8 @@ class Verdict:
     def word(self):
         if self.holds is None:
             return "not measured"
-        return ("holds" if self.holds else "does not hold") + (" (within the spread)" if self.close else "")
+        return (("holds" if self.holds else "does not hold")
+                + (" (within the spread)" if self.close else ""))
 
 
 def _judge(text, value, half_width, sign, bar, unit="", detail=""):
@@ -56,46 +57,46 @@ def _judge(text, value, half_width, sign, bar, unit="", detail=""):
         return Verdict(text, f"{sign} {bar:.4g}{unit}")
     known = half_width is not None and half_width == half_width
     number = f"{value:.3f}{f' ± {half_width:.3f}' if known else ''}{unit}"
-    return Verdict(text, f"{sign} {bar:.4g}{unit}", number, value <= bar if sign == "<=" else value >= bar,
+    holds = value <= bar if sign == "<=" else value >= bar
+    return Verdict(text, f"{sign} {bar:.4g}{unit}", number, holds,
                    known and abs(value - bar) < half_width, detail)
 
 
 def _times_faster(summary, hakmem, rows):
     """(libc's time as a multiple of ours, half width, row) of the worst row."""
-    worst = (None, None, "")
-    for row in rows:
-        if summary.cell(row, "libc"):
-            value, half = statistics.ratio(summary.cell(row, "libc").time, summary.cell(row, hakmem).time)
-            worst = min(worst, (value, half, row.name), key=lambda it: it[0] if it[0] is not None else 1e99)
-    return worst
+    return min(((*statistics.ratio(summary.cell(row, "libc").time, summary.cell(row, hakmem).time),
+                 row.name) for row in rows if summary.cell(row, "libc")), default=(None, None, ""))
 
 
 def _over_all_rows(summary, hakmem):
     def worst(what):
-        return max(((*summary.cell(row, hakmem).to_best[what], row.name) for row in summary.compared(what)),
-                   default=(None, None, ""))
+        return max(((*summary.cell(row, hakmem).to_best[what], row.name)
+                    for row in summary.compared(what)), default=(None, None, ""))
 
     def mean(what):
         peer = summary.best_single_peer(what)
         if peer is None:
             return None, ""
-        return summary.geometric_mean(hakmem, what) / summary.geometric_mean(peer, what), f"beside {peer}"
+        ours, theirs = (summary.geometric_mean(label, what) for label in (hakmem, peer))
+        return ours / theirs, f"beside {peer}"
 
     value, half, row = worst("time")
-    yield _judge("time of the slowest row beside the row's fastest peer", value, half, "<=", SLOWEST, "", row)
+    yield _judge("time of the slowest row beside the row's fastest peer", value, half, "<=",
+                 SLOWEST, "", row)
     rows = summary.compared("time")
     ahead = sum(summary.cell(row, hakmem).to_best["time"][0] < 1 for row in rows)
-    yield _judge("share of the rows that are ahead of all peers", ahead / len(rows) if rows else None, None,
-                 ">=", AHEAD, "", f"{ahead} of {len(rows)} rows")
+    yield _judge("share of the rows that are ahead of all peers",
+                 ahead / len(rows) if rows else None, None, ">=", AHEAD, "",
+                 f"{ahead} of {len(rows)} rows")
     value, peer = mean("time")
-    yield _judge("time over all rows (geometric mean) beside the best single peer", value, None, "<=",
-                 TIME_MEAN, "", peer)
+    yield _judge("time over all rows (geometric mean) beside the best single peer", value, None,
+                 "<=", TIME_MEAN, "", peer)
     value, peer = mean("memory")
-    yield _judge("peak RSS over all rows (geometric mean) beside the leanest single peer", value, None,
-                 "<=", MEMORY_MEAN, "", peer)
+    yield _judge("peak RSS over all rows (geometric mean) beside the leanest single peer", value,
+                 None, "<=", MEMORY_MEAN, "", peer)
     value, half, row = worst("memory")
-    yield _judge("peak RSS of the fattest row beside the row's leanest peer", value, half, "<=", FATTEST,
-                 "", row)
+    yield _judge("peak RSS of the fattest row beside the row's leanest peer", value, half, "<=",
+                 FATTEST, "", row)
 
 
 def _figure(summary, row_name, label, figure):
@@ -112,8 +113,8 @@ def _of_processes(summary, hakmem):
         elif base is None:
             yield _judge(text, ours.median, ours.half_width, "<=", most, unit)
         else:
-            yield _judge(text, ours.median - base.median, math.hypot(ours.half_width, base.half_width),
-                         "<=", most, unit)
+            yield _judge(text, ours.median - base.median,
+                         math.hypot(ours.half_width, base.half_width), "<=", most, unit)
 
 
 def judge(summary):
@@ -128,5 +129,6 @@ def judge(summary):
         verdicts.append(_judge(f"{name}: times as fast as libc", value, half, ">=", bar, "", row))
     for text, row, figure, unit, most in FIGURES:
         seen = _figure(summary, row, hakmem, figure)
-        verdicts.append(_judge(text, seen and seen.median, seen and seen.half_width, "<=", most, f" {unit}"))
+        verdicts.append(_judge(text, seen and seen.median, seen and seen.half_width, "<=", most,
+                               f" {unit}"))
     return verdicts + list(_of_processes(summary, hakmem))

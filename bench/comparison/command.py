@@ -3,6 +3,7 @@ import argparse
 import dataclasses
 import fnmatch
 import os
+import re
 import subprocess
 import sys
 
@@ -18,8 +19,8 @@ MAX_RUNS = 1000
 EPILOG = """\
 allocators: libc, hakmem, mimalloc, jemalloc, tcmalloc, or the path of a library; with settings as
 hakmem:HAKMEM_PURGE_DELAY=0. Without --allocators: libc, hakmem and the peers that are installed.
-Without --build, build-bench/ is built first. Results go to BUILD/compare unless --out says otherwise:
-compare.csv, compare.json, ratios.svg and .png, memory.svg and .png.
+Without --build, build-bench/ is built first. Results go to BUILD/compare unless --out says
+otherwise: compare.csv, compare.json, ratios.svg and .png, memory.svg and .png.
 Exit status: 0 done, 1 a run failed or its allocator did not serve, 2 bad arguments.
 """
 
@@ -34,18 +35,21 @@ class Parser(argparse.ArgumentParser):
 def parser():
     p = Parser(prog="bench/compare", allow_abbrev=False, epilog=EPILOG,
                formatter_class=argparse.RawDescriptionHelpFormatter,
-               description="Runs workloads with several allocators in turn and compares time and memory.")
-    p.add_argument("workload", nargs="*", help="workloads of the catalogue; all of the level without")
+               description="Compares time and memory of workloads with several allocators.")
+    p.add_argument("workload", nargs="*", help="of the catalogue; all of the level without")
     p.add_argument("--level", choices=catalogue.LEVELS, default="standard",
                    help="which rows, how long, how often (%(default)s)")
-    p.add_argument("--matrix", choices=sorted(matrix.PRESETS), help="vary threads, working sets and sizes")
+    p.add_argument("--matrix", choices=sorted(matrix.PRESETS),
+                   help="vary threads, working sets and sizes")
     p.add_argument("--allocators", metavar="LIST", help="separated by commas")
     p.add_argument("--rows", metavar="PATTERN", help="only rows whose name fits, such as '*cold'")
     p.add_argument("--runs", metavar="N", help=f"runs kept of each, 2 to {MAX_RUNS}")
     p.add_argument("--out", metavar="DIR", help="folder of the results")
     p.add_argument("--build", metavar="DIR", help="build folder with bench/ and src/libhakmem.so")
-    p.add_argument("--from", dest="source", metavar="FILE", help="measure nothing: show compare.json again")
-    p.add_argument("--results", action="store_true", help="write bench/RESULTS.md and bench/results/")
+    p.add_argument("--from", dest="source", metavar="FILE",
+                   help="measure nothing: show a compare.json again")
+    p.add_argument("--results", action="store_true",
+                   help="write bench/RESULTS.md and bench/results/")
     p.add_argument("--list", action="store_true", help="print the rows and end")
     return p
 
@@ -53,7 +57,7 @@ def parser():
 def choose_runs(words, level):
     if words is None:
         return catalogue.RUNS[level]
-    if not words.isascii() or not words.isdigit() or not 2 <= int(words[:9]) <= MAX_RUNS or len(words) > 9:
+    if not re.fullmatch(r"[0-9]{1,9}", words) or not 2 <= int(words) <= MAX_RUNS:
         raise Refused(f"--runs {words}: not a number from 2 to {MAX_RUNS}")
     return int(words)
 
@@ -88,7 +92,8 @@ def choose_rows(options):
 
 def check_others(words):
     """Complains of allocators before anything is built; HAKMEM's own is not there yet."""
-    others = [item for item in (words or "").split(",") if item and item.partition(":")[0] != "hakmem"]
+    others = [item for item in (words or "").split(",")
+              if item and item.partition(":")[0] != "hakmem"]
     if others:
         allocators.parse_list(",".join(others), build="")
 
@@ -120,8 +125,8 @@ def make_build(options):
         steps.insert(0, ["meson", "setup", build, ROOT, "--buildtype=release", "-Dtests=false"])
     for step in steps:
         try:
-            result = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                    check=False)
+            result = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    text=True, check=False)
         except OSError as problem:
             raise Failed(f"{step[0]}: {problem.strerror}") from None
         if result.returncode != 0:
@@ -132,7 +137,8 @@ def make_build(options):
 
 def check_together(options):
     if options.results and (options.matrix or options.workload or options.rows or options.out):
-        raise Refused("--results is of the whole catalogue: no --matrix, --rows, --out or workloads with it")
+        raise Refused("--results is of the whole catalogue: "
+                      "no --matrix, --rows, --out or workloads with it")
     if options.source and (options.matrix or options.workload or options.rows or options.runs
                            or options.allocators or options.build):
         raise Refused("--from shows what was measured: nothing to choose with it")
@@ -165,12 +171,13 @@ def compare(arguments):
     check_together(options)
     runs = choose_runs(options.runs, options.level)
     if options.source:
-        outcome, build = files.read_json(options.source), os.path.dirname(os.path.abspath(options.source))
-        options.out = options.out or build
+        outcome, build = files.read_json(options.source), None
+        options.out = options.out or os.path.dirname(os.path.abspath(options.source))
     else:
         rows = choose_rows(options)
         if options.list:
-            print("\n".join(f"{row.name:36} {row.workload} {' '.join(row.arguments)}" for row in rows))
+            for row in rows:
+                print(f"{row.name:36} {row.workload} {' '.join(row.arguments)}".rstrip())
             return
         check_others(options.allocators)
         build = make_build(options)
@@ -178,7 +185,8 @@ def compare(arguments):
         chosen = with_extras(chosen, rows, build)
         if options.out:
             files.make_folder(options.out)
-        outcome = measure(rows, chosen, runs, options.level, build, catalogue.TIMEOUTS[options.level])
+        outcome = measure(rows, chosen, runs, options.level, build,
+                          catalogue.TIMEOUTS[options.level])
         outcome.missing = missing
     summary = Summary(outcome)
     verdicts = claims.judge(summary)

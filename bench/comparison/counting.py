@@ -15,8 +15,8 @@ PATTERNS = {
 }
 DESCRIPTION = """\
 Prints the instructions of one malloc, free, calloc and realloc (to the same size) with each
-allocator, counted by valgrind: unlike time they are the same in every run, so a change of a fast path
-shows at once. They are means: of calls that go the fast path, and of those that do not.
+allocator, counted by valgrind: unlike time they are the same in every run, so a change of a fast
+path shows at once. They are means: of calls that go the fast path, and of those that do not.
 """
 
 
@@ -48,4 +48,5 @@ def instructions(arguments):
     chosen = choose_allocators(options.allocators, build)[0]
     for title, pattern in PATTERNS.items():
         lines = [(one.label, *count(driver, one, pattern)) for one in chosen]
-        print("\n".join([title, "", *text.table(("instructions", *FUNCTIONS), lines), ""]), flush=True)
+        print("\n".join([title, "", *text.table(("instructions", *FUNCTIONS), lines), ""]),
+              flush=True)

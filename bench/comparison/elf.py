@@ -18,7 +18,7 @@ class NotALibrary(Exception):
 
 class _Reader:
     def __init__(self, data):
-        if data[:4] != b"\x7fELF" or data[4:5] not in (b"\1", b"\2") or data[5:6] not in (b"\1", b"\2"):
+        if data[:4] != b"\x7fELF" or data[4:6] not in (b"\1\1", b"\1\2", b"\2\1", b"\2\2"):
             raise NotALibrary("is not a shared library")
         self.data = data
         self.wide = data[4] == 2

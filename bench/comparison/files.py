@@ -42,20 +42,23 @@ def as_csv(summary):
     """One line per row, allocator and measure."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["row", "workload", "arguments", "group", "state", "clock", "allocator", "measure",
-                     "unit", *STATISTICS, "to_libc", "to_libc_half_width", "to_best",
+    writer.writerow(["row", "workload", "arguments", "group", "state", "clock", "allocator",
+                     "measure", "unit", *STATISTICS, "to_libc", "to_libc_half_width", "to_best",
                      "to_best_half_width"])
     for row in summary.outcome.rows:
-        start = [row.name, row.workload, " ".join(row.arguments), row.group, summary.outcome.state(row),
-                 row.clock]
+        start = [row.name, row.workload, " ".join(row.arguments), row.group,
+                 summary.outcome.state(row), row.clock]
         for label in summary.labels(row):
             cell = summary.cell(row, label)
-            measures = [("time", "ns/operation", cell.time), ("cpu", "s", cell.cpu), ("wall", "s", cell.wall),
-                        ("memory", "KiB", cell.memory), ("end_rss", "KiB", cell.end)]
+            measures = [("time", "ns/operation", cell.time), ("cpu", "s", cell.cpu),
+                        ("wall", "s", cell.wall), ("memory", "KiB", cell.memory),
+                        ("end_rss", "KiB", cell.end)]
             measures += [(f"figure:{name}", "", seen) for name, seen in cell.figures.items()]
             for name, unit, seen in measures:
-                writer.writerow([*start, label, name, unit, *(getattr(seen, field) for field in STATISTICS),
-                                 *cell.to_libc.get(name, ("", "")), *cell.to_best.get(name, ("", ""))])
+                writer.writerow([*start, label, name, unit,
+                                 *(getattr(seen, field) for field in STATISTICS),
+                                 *cell.to_libc.get(name, ("", "")),
+                                 *cell.to_best.get(name, ("", ""))])
     return out.getvalue()
 
 

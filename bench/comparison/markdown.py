@@ -10,18 +10,19 @@ REPEAT = """## How to repeat it
 
     bench/compare --results{options}
 
-builds what is missing in `build-bench/`, runs every row of the level `{level}` with all allocators in
-turn, {runs} times after a warm-up, and writes this page, `results/compare.csv` and the pictures. Peers are
-the distribution's packages (Debian: `libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4`). Leave the
-machine alone meanwhile: nothing else should run.
+builds what is missing in `build-bench/`, runs every row of the level `{level}` with all allocators
+in turn, {runs} times after a warm-up, and writes this page, `results/compare.csv` and the pictures.
+Peers are the distribution's packages (Debian: `libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4`).
+Leave the machine alone meanwhile: nothing else should run.
 """
 READING = """## How to read it
 
 - *cold* rows make 100 thousand operations, where first use of memory shows; *steady* rows ten
   million. They are never mixed in a table.
-- Time is CPU time, of one bound CPU for rows of one thread, and wall time for rows whose threads compute
-  all the time (larson, mid_large_mt, false_sharing). Ratios are of medians; ± is half of the 95 % interval. *best* is the best peer of that row (libc,
-  mimalloc, jemalloc, tcmalloc in their defaults), so HAKMEM below 1.00 is ahead of all.
+- Time is CPU time, of one bound CPU for rows of one thread, and wall time for rows whose threads
+  compute all the time (larson, mid_large_mt, false_sharing). Ratios are of medians; ± is half of
+  the 95 % interval. *best peer* is the best of that row among libc, mimalloc, jemalloc and tcmalloc in
+  their defaults, so HAKMEM below 1.00 is ahead of all.
 - Each run proves which allocator served it, or the comparison fails.
 """
 
@@ -68,6 +69,10 @@ def _sections(summary):
                 yield from [f"### {heading}", "", *_ratio_lines(summary, rows, what)]
 
 
+def _figure(seen):
+    return f"{text.number(seen.median)} ± {text.number(seen.half_width)}" if seen else "-"
+
+
 def _figures(summary):
     """What workloads of memory and processes report themselves."""
     for heading, rows in summary.sections():
@@ -77,9 +82,7 @@ def _figures(summary):
         for row in rows:
             cells = [summary.cell(row, label) for label in labels]
             for name in cells[0].figures:
-                lines.append([row.name, name, *(
-                    f"{text.number(one.figures[name].median)} ± {text.number(one.figures[name].half_width)}"
-                    if name in one.figures else "-" for one in cells)])
+                lines.append([row.name, name, *(_figure(one.figures.get(name)) for one in cells)])
         if lines:
             yield from [f"### {heading}", "", *table(["row", "figure", *labels], lines, left=2)]
 
@@ -91,18 +94,20 @@ def _extras(summary):
         for label in row.extra:
             one, plain = summary.cell(row, label), summary.cell(row, summary.hakmem() or "")
             if one and plain:
-                lines.append([row.name, label, text.number(one.time.median), text.number(plain.time.median),
-                              text.number(one.memory.median), text.number(plain.memory.median)])
+                lines.append([row.name, label, *(text.number(seen.median) for seen in (
+                    one.time, plain.time, one.memory, plain.memory))])
     if lines:
         yield from ["## Settings compared", "", *table(
-            ["row", "with", "ns", "ns by default", "peak KiB", "peak KiB by default"], lines, left=2)]
+            ["row", "with", "ns", "ns by default", "peak KiB", "peak KiB by default"], lines,
+            left=2)]
 
 
 def page(summary, verdicts, warnings, pictures):
     outcome = summary.outcome
     lines = [OPENING, "## Machine and versions", ""]
     lines += table(["", ""], [[name, words] for name, words in outcome.machine.items()], left=2)
-    lines += table(["allocator", "version"], [[one.label, one.version] for one in outcome.allocators], left=2)
+    lines += table(["allocator", "version"],
+                   [[one.label, one.version] for one in outcome.allocators], left=2)
     lines += [f"Not installed: {', '.join(outcome.missing)}.", ""] if outcome.missing else []
     lines += [f"Noise: {warning}." for warning in warnings] + [""] if warnings else []
     lines += [f"Left out: {name}: {why}." for name, why in outcome.skipped.items()]
@@ -111,7 +116,8 @@ def page(summary, verdicts, warnings, pictures):
     lines += [f"![{name}](results/{name}.png)\n" for name in ("ratios", "memory")
               if f"{name}.png" in pictures]
     lines += [READING, "## Means over rows", "",
-              *table(["geometric means, libc = 1", "rows", *summary.means()], list(text.mean_rows(summary)))]
+              *table(["geometric means, libc = 1", "rows", *summary.means()],
+                     list(text.mean_rows(summary)))]
     lines += [*_sections(summary), "## What workloads report of themselves", "", *_figures(summary)]
     lines += _extras(summary)
     options = "" if outcome.level == "standard" else f" --level {outcome.level}"

@@ -2,11 +2,12 @@
 from .catalogue import LEVELS, Row
 
 # Steps of each dimension: those of the quick level, of the standard level, of the thorough level.
-WORKING_SETS = (256, 8192), (64, 256, 1024, 8192, 65536), (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
+WORKING_SETS = ((256, 8192), (64, 256, 1024, 8192, 65536),
+                (16, 64, 256, 1024, 4096, 16384, 65536, 262144))
 FEW_WORKING_SETS = (64, 256), (16, 64, 256), (4, 16, 64, 256, 1024)
 THREADS = (1, 4), (1, 2, 4, 8), (1, 2, 4, 8, 16, 32)
-SIZES = ((16, 1024),), ((16, 64), (16, 1024), (16, 8192)), ((8, 16), (16, 64), (16, 128), (16, 1024),
-                                                            (1024, 4096), (16, 8192), (16, 32768))
+SIZES = (((16, 1024),), ((16, 64), (16, 1024), (16, 8192)),
+         ((8, 16), (16, 64), (16, 128), (16, 1024), (1024, 4096), (16, 8192), (16, 32768)))
 OPERATIONS = 1_000_000, 10_000_000, 20_000_000
 
 
@@ -31,7 +32,8 @@ def _mid_large_mt(at):
 
 def _vm_mixed(at):
     for live in FEW_WORKING_SETS[at]:
-        yield Row(f"vm_mixed {live} live", "bench_vm_mixed", (str(OPERATIONS[at] // 50), str(live), "1"),
+        yield Row(f"vm_mixed {live} live", "bench_vm_mixed",
+                  (str(OPERATIONS[at] // 50), str(live), "1"),
                   extra=("hakmem:HAKMEM_BIGCACHE_L25=0",))
 
 

@@ -1,9 +1,9 @@
 """The runs themselves: one after another, in turn, each in a process of its own.
 
-Round after round goes through all rows, and each row through all allocators, which begin with another
-one every time, so that slow changes of the machine reach all of them alike. Round 0 warms up (file
-cache, clock frequency) and is not kept; being first, it also finds what does not work before time is
-spent. While a run lasts this process sleeps.
+Round after round goes through all rows, and each row through all allocators, which begin with
+another one every time, so that slow changes of the machine reach all of them alike. Round 0 warms
+up (file cache, clock frequency) and is not kept; being first, it also finds what does not work
+before time is spent. While a run lasts this process sleeps.
 """
 import contextlib
 import fcntl
@@ -93,7 +93,8 @@ class Runner:
         try:
             output, complaint = process.communicate(timeout=self.timeout)
         except subprocess.TimeoutExpired:
-            raise Failed(f"{row.name} with {allocator.label}: no end after {self.timeout} s") from None
+            raise Failed(f"{row.name} with {allocator.label}: no end after {self.timeout} s") \
+                from None
         last = (complaint.strip().splitlines() or ["no message"])[-1]
         if process.returncode == EXIT_SKIPPED:
             return None, last
@@ -114,7 +115,7 @@ class Runner:
                          f"{problem!r}") from None
 
     def run(self, row, allocators):
-        """(allocator, sample or None, why none) of each, in order; all at once where a row says so."""
+        """(allocator, sample or None, why none) of each in order; all at once if a row says so."""
         for group in [allocators] if row.together else [[one] for one in allocators]:
             processes = []
             try:

@@ -54,19 +54,22 @@ class Watch:
 
 
 def warnings(figures, cells):
-    """Lines about what makes the figures unsure; cells are (row name, allocator, CV of the time)."""
+    """What makes the figures unsure, in lines; cells are (row name, allocator, CV of the time)."""
     lines = []
     if figures["load"] > LOAD_LIMIT:
         lines.append(f"the load average was {figures['load']:.2f} before the first run: "
                      "other programs were running")
     if figures["spread"] > SPREAD_LIMIT:
-        lines.append(f"a fixed piece of work took times that differ by {100 * figures['spread']:.1f} % "
-                     f"(CV; above {100 * SPREAD_LIMIT:.0f} % the machine is noisy)")
+        lines.append("a fixed piece of work took times that differ by "
+                     f"{100 * figures['spread']:.1f} % (CV; above {100 * SPREAD_LIMIT:.0f} % the "
+                     "machine is noisy)")
     if figures["steal"] > STEAL_LIMIT:
-        lines.append(f"{100 * figures['steal']:.1f} % of the processors' time was taken by the machine's host")
+        lines.append(f"{100 * figures['steal']:.1f} % of the processors' time was taken by the "
+                     "machine's host")
     noisy = [(cv, row, label) for row, label, cv in cells if cv > ROW_LIMIT]
     if noisy:
         cv, row, label = max(noisy)
         lines.append(f"the times of {len(noisy)} of {len(cells)} measurements differ by more than "
-                     f"{100 * ROW_LIMIT:.0f} % (CV); the most: {row} with {label}, {100 * cv:.0f} %")
+                     f"{100 * ROW_LIMIT:.0f} % (CV); the most: {row} with {label}, "
+                     f"{100 * cv:.0f} %")
     return lines

@@ -29,14 +29,15 @@ class Outcome:
 
     def drop_skipped(self):
         self.rows = [row for row in self.rows if row.name not in self.skipped]
-        self.samples = {key: value for key, value in self.samples.items() if key[0] not in self.skipped}
+        self.samples = {key: value for key, value in self.samples.items()
+                        if key[0] not in self.skipped}
 
     def of(self, row, allocator):
         return self.samples.get((row.name, allocator.label), [])
 
     def labels(self, row):
         """The allocators that ran the row."""
-        return [allocator for allocator in row.allocators(self.allocators) if self.of(row, allocator)]
+        return [one for one in row.allocators(self.allocators) if self.of(row, one)]
 
     def state(self, row):
         """cold, warm or steady, as the workload says: the row with the first allocator."""

@@ -14,7 +14,7 @@ COLOURS = ["#0072b2", "#e69f00", "#56b4e9", "#cc79a7", "#f0e442", "#009e73"]
 LIBC, HAKMEM = "#999999", "#d55e00"
 MARKERS = "osD^vP"
 PNG_DPI = 75
-BAR_INCHES, PANEL_INCHES, WIDTH_INCHES = 0.11, 0.55, 9
+BAR_INCHES, PANEL_INCHES, TOP_INCHES, WIDTH_INCHES = 0.11, 0.55, 0.5, 9
 WIDEST = 2  # times libc's time; what is slower is cut off
 TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
@@ -70,7 +70,8 @@ def _panel(axes, summary, rows, styles, limit):
 def ratios(summary):
     """A figure, or None if there is nothing to draw: libc is the measure."""
     styles = _styles(summary.outcome)
-    sections = [(heading, [row for row in rows if "time" in row.compared and summary.cell(row, "libc")])
+    sections = [(heading, [row for row in rows
+                           if "time" in row.compared and summary.cell(row, "libc")])
                 for heading, rows in summary.sections()]
     sections = [(heading, rows) for heading, rows in sections if rows]
     values = [cell.to_libc["time"][0] for (_, label), cell in summary.cells.items()
@@ -79,18 +80,21 @@ def ratios(summary):
         return None
     per_row = max(len(styles) - 1, 2) * BAR_INCHES + 0.05
     heights = [len(rows) * per_row + PANEL_INCHES for _, rows in sections]
-    figure, panels = _load("pyplot").subplots(len(sections), 1, figsize=(WIDTH_INCHES, sum(heights) + 0.7),
-                                     gridspec_kw={"height_ratios": heights}, squeeze=False)
+    tall = sum(heights) + TOP_INCHES
+    figure, panels = _load("pyplot").subplots(
+        len(sections), 1, figsize=(WIDTH_INCHES, tall), squeeze=False,
+        gridspec_kw={"height_ratios": heights})
     limit = max(1.1, min(max(values) * 1.1, WIDEST))
     handles = {}
     for axes, (heading, rows) in zip(panels[:, 0], sections):
         _panel(axes, summary, rows, styles, limit)
         axes.set_title(heading, fontsize=8, loc="left")
         handles.update({label: handle for handle, label in zip(*axes.get_legend_handles_labels())})
-    figure.legend(handles.values(), handles.keys(), loc="upper right", ncols=len(handles), fontsize=8,
-                  frameon=False)
-    figure.suptitle("Time, libc = 1; shorter is faster; 95 % intervals", fontsize=9, x=0.02, ha="left")
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.2 / figure.get_figheight()))
+    figure.text(0.02, 1 - 0.08 / tall, "Time, libc = 1; shorter is faster; 95 % intervals",
+                fontsize=9, va="top")
+    figure.legend(handles.values(), handles.keys(), loc="upper left", ncols=len(handles),
+                  fontsize=8, frameon=False, bbox_to_anchor=(0.01, 1 - 0.22 / tall))
+    figure.tight_layout(rect=(0, 0, 1, 1 - TOP_INCHES / tall))
     return figure
 
 
@@ -107,10 +111,11 @@ def memory(summary):
     for label, (colour, marker) in _styles(summary.outcome).items():
         if label not in means:
             continue
-        points = [(summary.cell(row, label).to_libc["time"][0], summary.cell(row, label).to_libc["memory"][0])
-                  for row in rows]
+        ratios_ = [summary.cell(row, label).to_libc for row in rows]
+        points = [(one["time"][0], one["memory"][0]) for one in ratios_]
         axes.scatter(*zip(*points), s=14, color=colour, marker=marker, alpha=0.6, linewidths=0)
-        mean = [summary.geometric_mean(label, what, rows) / reference[what] for what in ("time", "memory")]
+        mean = [summary.geometric_mean(label, what, rows) / reference[what]
+                for what in ("time", "memory")]
         axes.scatter(*mean, s=110, color=colour, marker=marker, edgecolors="black", linewidths=0.8,
                      label=f"{label}: {mean[0]:.2f}, {mean[1]:.2f}", zorder=3)
         for what, values in zip(("time", "memory"), zip(*points)):

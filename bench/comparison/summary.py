@@ -1,7 +1,8 @@
 """What the samples of an outcome say: per row and allocator, and over all rows.
 
-Ratios are of medians. The best is the fastest (leanest) peer of a row: libc and the other allocators,
-in their default settings; variants and HAKMEM itself are none. Without peers it is the best of all.
+Ratios are of medians. The best is the fastest (leanest) peer of a row: libc and the other
+allocators, in their default settings; variants and HAKMEM itself are none. Without peers it is the
+best of all.
 """
 import math
 from dataclasses import dataclass, field
@@ -34,8 +35,8 @@ def _cell(samples):
              if all(sample["figures"].get(name) is not None for sample in samples)]
     figures = {name: statistics.describe([sample["figures"][name] for sample in samples])
                for name in names}
-    return Cell(of("time_ns"), of("peak_rss_kib"), of("end_rss_kib"), of("cpu_seconds"), of("seconds"),
-                figures)
+    return Cell(of("time_ns"), of("peak_rss_kib"), of("end_rss_kib"), of("cpu_seconds"),
+                of("seconds"), figures)
 
 
 class Summary:
@@ -86,7 +87,8 @@ class Summary:
     def geometric_mean(self, label, what, rows=None):
         """Over rows, of the time or memory; only ratios of two such means mean something."""
         rows = self.compared(what) if rows is None else rows
-        return statistics.geometric_mean(getattr(self.cell(row, label), what).median for row in rows)
+        return statistics.geometric_mean(getattr(self.cell(row, label), what).median
+                                         for row in rows)
 
     def best_single_peer(self, what):
         """The peer with the least geometric mean; None without rows or peers."""

@@ -1,7 +1,8 @@
 """The tables a comparison prints."""
 import math
 
-HEAD = ("allocator", "n", "median", "mean", "stddev", "CV", "95 % interval", "out", "x libc", "x best")
+HEAD = ("allocator", "n", "median", "mean", "stddev", "CV", "95 % interval", "outliers", "x libc",
+        "x best")
 
 
 def number(value):
@@ -23,7 +24,7 @@ def with_spread(pair):
 
 
 def table(head, lines, left=1):
-    """Lines of columns that are as wide as they must be; the first `left` are aligned to the left."""
+    """Lines of columns as wide as they must be; the first `left` are aligned to the left."""
     widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
 
     def show(line):
@@ -95,8 +96,8 @@ def claims_lines(verdicts):
 
 def allocator_lines(outcome):
     return table(("allocator", "version", "library"),
-                 [(one.label, one.version, one.path or "the program's own") for one in outcome.allocators],
-                 left=3)
+                 [(one.label, one.version, one.path or "the program's own")
+                  for one in outcome.allocators], left=3)
 
 
 def everything(summary, verdicts, warnings):
