@@ -6,8 +6,12 @@
  * fits without waste, and not clearing or giving back what is needed again at once. With HAKMEM,
  * HAKMEM_BIGCACHE_L25=0 shows what its cache of such spans is worth.
  *
- * Many programs fill little of a large buffer, others all of it; --touch says which is meant.
+ * Many programs fill little of a large buffer, others all of it. --touch says which is meant: with 0
+ * memory stays untouched but for a page of each block, and what malloc and free do is measured; from 1
+ * on, page faults are too, and the more is written the less it matters which allocator serves.
  */
+#include <string.h>
+
 #include "slots.h"
 
 enum { CYCLES, WS, SEED };
@@ -18,10 +22,12 @@ static struct parameter parameters[] = {
 	{ .name = NULL },
 };
 enum { MIN, MAX, TOUCH };
+enum { FIRST, ENDS, PAGES, ALL };
 static struct parameter options[] = {
 	[MIN] = { "min", "bytes in the smallest block", MIN_BLOCK, 1 << 30, 512 << 10 },
 	[MAX] = { "max", "bytes in the largest block", MIN_BLOCK, 1 << 30, (2 << 20) - 1 },
-	[TOUCH] = { "touch", "write to: 0 both ends of a block, 1 every page, 2 every byte", 0, 2, 0 },
+	[TOUCH] = { "touch", "write to: 0 the first word of a block, 1 both ends, 2 every page, 3 all",
+		FIRST, ALL, FIRST },
 	{ .name = NULL },
 };
 static const struct workload workload = {
@@ -29,22 +35,27 @@ static const struct workload workload = {
 	options,
 };
 
-enum { STEP = 4096 };
-
-static void touch(struct slot *slot) {
-	size_t step = options[TOUCH].value == 1 ? STEP : 1;
-	volatile unsigned char *bytes = slot->block;
-	if (options[TOUCH].value == 0)
-		return;
-	for (size_t i = sizeof(uint64_t); i + 1 < slot->size; i += step)
-		bytes[i] = (unsigned char)i;
+/* `size` of a slot is what the stamp covers. */
+static void replace(struct slot *slot, size_t size) {
+	enum { STEP = 4096 };
+	slot_clear(slot);
+	unsigned char *bytes = malloc(size);
+	if (bytes == NULL)
+		block_fail(NULL, size);
+	slot->block = bytes;
+	slot->size = options[TOUCH].value == FIRST ? MIN_BLOCK : size;
+	block_mark(bytes, slot->size);
+	if (options[TOUCH].value == PAGES)
+		for (size_t i = STEP; i + 1 < size; i += STEP)
+			bytes[i] = (unsigned char)i;
+	if (options[TOUCH].value == ALL)
+		memset(bytes + MIN_BLOCK, (int)size, size - MIN_BLOCK); /* as block_mark's last byte */
 }
 
 static void churn(struct slot *slots, size_t count, uint64_t cycles, uint64_t *random) {
 	for (uint64_t i = 0; i < cycles; i++) {
 		struct slot *slot = &slots[random_between(random, 0, count - 1)];
-		slot_replace(slot, random_between(random, options[MIN].value, options[MAX].value));
-		touch(slot);
+		replace(slot, random_between(random, options[MIN].value, options[MAX].value));
 	}
 }
 
