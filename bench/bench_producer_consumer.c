@@ -42,7 +42,7 @@ static struct slot *batch_at(struct queue *queue, uint64_t number) {
 	return queue->slots + number % BATCHES * options[BATCH].value;
 }
 
-/* Waits until batch `number` is made, or may be. */
+/* Waits until batch `number` is made; until there is room for it. */
 static void wait_made(struct queue *queue, uint64_t number) {
 	pthread_mutex_lock(&queue->lock);
 	while (queue->made <= number)
