@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,8 +17,12 @@ static char out[1 << 16];
 static _Noreturn void end(int status, const char *format, va_list args)
 	__attribute__((format(printf, 2, 0)));
 
+/* The first thread that comes here ends the program, the others wait for that. */
 static _Noreturn void end(int status, const char *format, va_list args) {
+	static atomic_flag ending = ATOMIC_FLAG_INIT;
 	char line[1024];
+	while (atomic_flag_test_and_set(&ending))
+		pause();
 	int head = snprintf(line, sizeof(line), "%s: ", workload_self->name);
 	vsnprintf(line + head, sizeof(line) - (size_t)head - 1, format, args);
 	strcat(line, "\n");
