@@ -113,7 +113,7 @@ def _programs():
     names = "cc1plus", "python3", "python3 malloc", "perl", "sqlite3", "git repack", "xz"
     for number, name in enumerate(names, 1):
         yield _row(name, "bench_apps", f"{number}", **rest)
-    yield _row("redis-server", "bench_redis_server", "", clock="wall", **rest)
+    yield _row("redis-server", "bench_redis_server", "", **rest)
     yield _row("process_cost", "bench_process_cost", "", compared=(),
                **{**rest, "group": "process"})
 

@@ -144,6 +144,14 @@ def check_together(options):
         raise Refused("--from shows what was measured: nothing to choose with it")
 
 
+def check_complete(outcome):
+    """RESULTS.md must not be made of some rows only."""
+    measured = {row.name for row in outcome.rows} | set(outcome.skipped)
+    left = [row.name for row in catalogue.rows(outcome.level) if row.name not in measured]
+    if left:
+        raise Refused(f"--results is of the whole catalogue: '{left[0]}' was not measured")
+
+
 def write_results(options, build, summary, verdicts, warnings):
     """All files at the end, each whole."""
     drawn = pictures.draw(summary)
@@ -188,6 +196,8 @@ def compare(arguments):
         outcome = measure(rows, chosen, runs, options.level, build,
                           catalogue.TIMEOUTS[options.level])
         outcome.missing = missing
+    if options.results:
+        check_complete(outcome)
     summary = Summary(outcome)
     verdicts = claims.judge(summary)
     warnings = noise.warnings(outcome.noise, summary.noisy_cells())

@@ -1,5 +1,6 @@
 """bench/RESULTS.md: what was measured where, with its spread, and how to measure it again."""
 from . import text
+from .catalogue import RUNS
 
 OPENING = """# Results
 
@@ -109,9 +110,9 @@ def page(summary, verdicts, warnings, pictures):
     lines += table(["allocator", "version"],
                    [[one.label, one.version] for one in outcome.allocators], left=2)
     lines += [f"Not installed: {', '.join(outcome.missing)}.", ""] if outcome.missing else []
-    lines += [f"Noise: {warning}." for warning in warnings] + [""] if warnings else []
-    lines += [f"Left out: {name}: {why}." for name, why in outcome.skipped.items()]
-    lines += ["## Claims", "", *table(["claim", "bar", "measured", "", ""], [
+    lines += [f"- Noise: {warning}." for warning in warnings]
+    lines += [f"- Left out: {name}: {why}." for name, why in outcome.skipped.items()]
+    lines += ["", "## Claims", "", *table(["claim", "bar", "measured", "", ""], [
         [one.text, one.bound, one.number, one.detail, one.word] for one in verdicts], left=5)]
     lines += [f"![{name}](results/{name}.png)\n" for name in ("ratios", "memory")
               if f"{name}.png" in pictures]
@@ -121,5 +122,6 @@ def page(summary, verdicts, warnings, pictures):
     lines += [*_sections(summary), "## What workloads report of themselves", "", *_figures(summary)]
     lines += _extras(summary)
     options = "" if outcome.level == "standard" else f" --level {outcome.level}"
+    options += "" if outcome.runs == RUNS[outcome.level] else f" --runs {outcome.runs}"
     lines.append(REPEAT.format(level=outcome.level, runs=outcome.runs, options=options))
     return "\n".join(lines).rstrip() + "\n"

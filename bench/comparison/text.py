@@ -9,7 +9,7 @@ def number(value):
     """Four significant digits, or a dash."""
     if value is None or math.isnan(value):
         return "-"
-    if value == 0 or 0.001 <= abs(value) < 100000:
+    if value == 0 or 0.001 <= abs(value) < 10_000_000:
         digits = 3 - math.floor(math.log10(abs(value))) if value else 0
         return f"{value:.{max(digits, 0)}f}"
     return f"{value:.3g}"
