@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Stands for the five orders in which programs free what they made, each by itself and for four
- * sizes: last first (call trees), first first (queues), random (caches), every other one (filters),
- * and short lives beside long ones (requests beside sessions). Good at it: being equally fast in all;
- * an allocator that is fast only last first shows here.
+ * sizes: last first (call trees), first first (queues), random (caches), every other one
+ * (filters), and short lives beside long ones (requests beside sessions). Good at it: being
+ * equally fast in all; an allocator that is fast only last first shows here.
  */
 #include <stdio.h>
 
@@ -17,8 +17,8 @@ static struct parameter parameters[] = {
 	{ .name = NULL },
 };
 static const struct workload workload = {
-	"bench_comprehensive", "Makes and frees blocks in five orders, each with four sizes", parameters,
-	NULL,
+	"bench_comprehensive", "Makes and frees blocks in five orders, each with four sizes",
+	parameters, NULL,
 };
 
 static size_t count;   /* length of the tables */

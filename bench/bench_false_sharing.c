@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stands for counters, locks and small objects that several threads write at once, each its own. If
- * the allocator puts two of them in one cache line, every write waits for the other core. Active: the
- * threads make their blocks themselves. Passive: one thread makes neighbours, hands them out, and the
- * others free them and make their own. Good at it: giving threads memory of their own, and not giving
- * a foreign block to the thread that freed it while its neighbours live elsewhere.
+ * Stands for counters, locks and small objects that several threads write at once, each its own.
+ * If the allocator puts two of them in one cache line, every write waits for the other core.
+ * Active: the threads make their blocks themselves. Passive: one thread makes neighbours, hands
+ * them out, and the others free them and make their own. Good at it: giving threads memory of
+ * their own, and not giving a foreign block to the thread that freed it while its neighbours live
+ * elsewhere.
  */
 #include "workload.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stands for a pool of records of one type, as in a simulation or an order book: records come and go
- * in no order, their number stays. Every block fits every hole. Good at it: one list per size, blocks
- * close together, and no search, joining or splitting.
+ * Stands for a pool of records of one type, as in a simulation or an order book: records come and
+ * go in no order, their number stays. Every block fits every hole. Good at it: one list per size,
+ * blocks close together, and no search, joining or splitting.
  */
 #include "slots.h"
 

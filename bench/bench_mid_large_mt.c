@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stands for servers and encoders whose threads each work on buffers of 8 to 32 KiB: network and file
- * buffers, pages, audio and video rows. Too large for the caches of tiny blocks, too small to be
- * mapped one by one. Good at it: caching such blocks per thread, taking no lock that all threads
- * share, and handing memory out again that is still mapped.
+ * Stands for servers and encoders whose threads each work on buffers of 8 to 32 KiB: network and
+ * file buffers, pages, audio and video rows. Too large for the caches of tiny blocks, too small to
+ * be mapped one by one. Good at it: caching such blocks per thread, taking no lock that all
+ * threads share, and handing memory out again that is still mapped.
  */
 #include "slots.h"
 

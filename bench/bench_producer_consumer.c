@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Stands for pipelines: one thread reads and parses, the next works and frees; logging and network
- * threads that free what others made. Every block is freed by another thread than made it, in order,
- * in batches, for ever. Good at it: returning blocks to their maker without a lock or a lost cache
- * line per block, and bounding what waits on the way.
+ * threads that free what others made. Every block is freed by another thread than made it, in
+ * order, in batches, for ever. Good at it: returning blocks to their maker without a lock or a
+ * lost cache line per block, and bounding what waits on the way.
  */
 #include <pthread.h>
 

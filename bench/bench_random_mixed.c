@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stands for general-purpose code: strings, nodes, buffers and small arrays of many sizes whose lives
- * have nothing to do with each other. No size repeats soon and no order helps. Good at it: finding
- * the size class quickly, short paths that do not mispredict, and keeping what lives close together.
+ * Stands for general-purpose code: strings, nodes, buffers and small arrays of many sizes whose
+ * lives have nothing to do with each other. No size repeats soon and no order helps. Good at it:
+ * finding the size class quickly, short paths that do not mispredict, and keeping what lives close
+ * together.
  */
 #include "slots.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stands for vectors, strings and output buffers that grow as they are filled: by doubling (most C++
- * libraries), by half (others), and by small steps (careless programs, and getline). Several grow at
- * a time, so the memory behind a vector is seldom free. Everything is written and read back. Good at
- * it: growing in place, moving large blocks without copying them, and using again what a move left.
+ * Stands for vectors, strings and output buffers that grow as they are filled: by doubling (most
+ * C++ libraries), by half (others), and by small steps (careless programs, and getline). Several
+ * grow at a time, so the memory behind a vector is seldom free. Everything is written and read
+ * back. Good at it: growing in place, moving large blocks without copying them, and using again
+ * what a move left.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +20,8 @@ static struct parameter parameters[] = {
 	{ .name = NULL },
 };
 static const struct workload workload = {
-	"bench_realloc_growth", "Grows vectors by realloc; an operation is a call of it", parameters, NULL,
+	"bench_realloc_growth", "Grows vectors by realloc; an operation is a call of it",
+	parameters, NULL,
 };
 
 /* Words 0 … length - 1 are written: each holds its index times `factor`. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stands for an in-memory key-value server such as Redis: one thread, a hash table of keys that grows
- * and shrinks by incremental rehash, values of 16 to 1024 bytes that are set, read, deleted, expired,
- * or pushed to and popped from lists, a key and a reply made for each command, and busy times after
- * quiet ones. Good at it: mixing very short lives with long ones without spreading the long ones over
- * memory, large calloc, and a footprint near what is live.
+ * Stands for an in-memory key-value server such as Redis: one thread, a hash table of keys that
+ * grows and shrinks by incremental rehash, values of 16 to 1024 bytes that are set, read, deleted,
+ * expired, or pushed to and popped from lists, a key and a reply made for each command, and busy
+ * times after quiet ones. Good at it: mixing very short lives with long ones without spreading the
+ * long ones over memory, large calloc, and a footprint near what is live.
  */
 #include <stdio.h>
 #include <string.h>

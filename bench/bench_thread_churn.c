@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stands for a thread per request or per test case: a thread lives for a fraction of a millisecond,
- * makes some blocks of many sizes, frees most, leaves its result behind and ends. Good at it: giving
- * a new thread what it needs without mapping or clearing memory, taking little for it, and finding
- * the dead thread's memory again.
+ * Stands for a thread per request or per test case: a thread lives for a fraction of a
+ * millisecond, makes some blocks of many sizes, frees most, leaves its result behind and ends.
+ * Good at it: giving a new thread what it needs without mapping or clearing memory, taking little
+ * for it, and finding the dead thread's memory again.
  */
 #include "slots.h"
 

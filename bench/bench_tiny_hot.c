@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stands for the temporary objects of a call tree: list nodes, iterators, short strings, made on the
- * way down and freed in reverse on the way up, thousands of times a millisecond. Everything fits the
- * innermost cache, so what is measured is the length of the shortest paths of malloc and free. Good
- * at it: few instructions, no lock, and handing out the block that was freed last.
+ * Stands for the temporary objects of a call tree: list nodes, iterators, short strings, made on
+ * the way down and freed in reverse on the way up, thousands of times a millisecond. Everything
+ * fits the innermost cache, so what is measured is the length of the shortest paths of malloc and
+ * free. Good at it: few instructions, no lock, and handing out the block that was freed last.
  */
 #include "workload.h"
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stands for programs that load, decode or multiply: images, archives, matrices and columns of 512 KiB
- * to 2 MiB that live for a moment. Asking the system for each costs two calls and a page fault per
- * page; keeping them all costs memory. Good at it: keeping freed spans for a while, finding one that
- * fits without waste, and not clearing or giving back what is needed again at once. With HAKMEM,
- * HAKMEM_BIGCACHE_L25=0 shows what its cache of such spans is worth.
+ * Stands for programs that load, decode or multiply: images, archives, matrices and columns of 512
+ * KiB to 2 MiB that live for a moment. Asking the system for each costs two calls and a page fault
+ * per page; keeping them all costs memory. Good at it: keeping freed spans for a while, finding
+ * one that fits without waste, and not clearing or giving back what is needed again at once. With
+ * HAKMEM, HAKMEM_BIGCACHE_L25=0 shows what its cache of such spans is worth.
  *
- * Many programs fill little of a large buffer, others all of it. --touch says which is meant: with 0
- * memory stays untouched but for a page of each block, and what malloc and free do is measured; from 1
- * on, page faults are too, and the more is written the less it matters which allocator serves.
+ * Many programs fill little of a large buffer, others all of it. --touch says which is meant: with
+ * 0 memory stays untouched but for a page of each block, and what malloc and free do is measured;
+ * from 1 on, page faults are too, and the more is written the less it matters which allocator
+ * serves.
  */
 #include <string.h>
 

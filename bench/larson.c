@@ -3,10 +3,10 @@
  * Stands for a server after the study of Larson and Krishnan (Memory Allocation for Long-Running
  * Server Applications, 1998): connections outlive the threads that serve them. A thread replaces
  * random blocks of its array for some rounds, starts its successor, hands an array on and dies; so
- * most blocks are freed by another thread than made them, and that thread is often dead. Arrays also
- * change hands between the threads alive, and all blocks are mixed at first, so neighbours belong to
- * different threads. Good at it: cheap frees of other threads' blocks, cheap starts and ends of
- * threads, and using again what the dead left.
+ * most blocks are freed by another thread than made them, and that thread is often dead. Arrays
+ * also change hands between the threads alive, and all blocks are mixed at first, so neighbours
+ * belong to different threads. Good at it: cheap frees of other threads' blocks, cheap starts and
+ * ends of threads, and using again what the dead left.
  */
 #include <pthread.h>
 #include <semaphore.h>

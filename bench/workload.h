@@ -24,8 +24,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* An unsigned decimal number from `low` to `high`. `value` is the default until workload_begin, then
-   what was asked for. */
+/* An unsigned decimal number from `low` to `high`. `value` is the default until workload_begin,
+   then what was asked for. */
 struct parameter {
 	const char *name;
 	const char *meaning;
@@ -60,18 +60,19 @@ void workload_figure(const char *name, double value, const char *unit);
    `live_bytes` that the workload holds. One thread at a time. */
 void workload_resident(const char *label, size_t live_bytes);
 
-/* Adds to the timed part what was measured otherwise: seconds of a program that the workload ran. */
+/* Adds to the timed part what was measured otherwise: seconds of a program that the workload
+   ran. */
 void workload_add(double wall, double cpu, uint64_t operations);
 
-/* Says whose memory is reported instead of this process's: bytes at most and at the end of a program
-   that the workload ran. */
+/* Says whose memory is reported instead of this process's: bytes at most and at the end of a
+   program that the workload ran. */
 void workload_memory(size_t peak, size_t end);
 
 /* Prints everything. What main returns: 0, or 3 if the allocator expected did not serve. */
 int workload_end(void);
 
-/* Ends the program with "NAME: MESSAGE" on standard error and that status: 2 for bad arguments, 3 if
-   the allocator expected did not serve, 77 if what the workload needs is not installed. */
+/* Ends the program with "NAME: MESSAGE" on standard error and that status: 2 for bad arguments, 3
+   if the allocator expected did not serve, 77 if what the workload needs is not installed. */
 _Noreturn void workload_exit(int status, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

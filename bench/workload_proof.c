@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The proof of who served. The object file that malloc resolves to says whose malloc is called; that
- * is not enough for HAKMEM, which can pass requests on to libc, so it is asked whether the blocks
- * shown are its own.
+ * The proof of who served. The object file that malloc resolves to says whose malloc is called;
+ * that is not enough for HAKMEM, which can pass requests on to libc, so it is asked whether the
+ * blocks shown are its own.
  */
 #include "workload_internal.h"
 
