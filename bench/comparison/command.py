@@ -153,7 +153,7 @@ def check_complete(outcome):
 
 
 def write_results(options, build, summary, verdicts, warnings):
-    """All files at the end, each whole."""
+    """All files at the end, each whole; where they are, in words."""
     drawn = pictures.draw(summary)
     if drawn is None:
         print(f"compare: {pictures.MISSING}", file=sys.stderr)
@@ -171,7 +171,7 @@ def write_results(options, build, summary, verdicts, warnings):
         files.write(os.path.join(BENCH, "RESULTS.md"),
                     markdown.page(summary, verdicts, warnings, drawn))
         folder = f"{os.path.join(BENCH, 'RESULTS.md')} and {folder}"
-    print(f"written: {folder}")
+    return folder
 
 
 def compare(arguments):
@@ -201,6 +201,7 @@ def compare(arguments):
     summary = Summary(outcome)
     verdicts = claims.judge(summary)
     warnings = noise.warnings(outcome.noise, summary.noisy_cells())
+    folder = write_results(options, build, summary, verdicts, warnings)
     print("\n".join(text.everything(summary, verdicts, warnings)))
-    write_results(options, build, summary, verdicts, warnings)
+    print(f"written: {folder}")
 

@@ -1,4 +1,5 @@
 """How a comparison ends before its time: with one line, and a status of its own."""
+import signal
 import sys
 
 
@@ -11,7 +12,8 @@ class Failed(Exception):
 
 
 def reported(name, command, arguments):
-    """Runs a command; the status to exit with."""
+    """Runs a command; the status to exit with. Who reads no further ends it."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         command(arguments)
         return 0
