@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a process pays for its allocator before it has done anything: `true`, run a few hundred
+ * times, and idle processes, `sleep` and python3. An allocator that is preloaded for a whole system
+ * is paid for by each of its short-lived programs and idle services.
+ *
+ * Everything is measured in turn with the allocator that serves this workload, and without a
+ * preload (names ending in _plain), so that the difference is free of the machine's mood. CPU times
+ * are medians. An allocator is good at it if it is small, needs few relocations, touches few pages
+ * and makes few system calls until the first call of malloc, and little at that one.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "folder.h"
+#include "program.h"
+#include "program_probe.h"
+#include "workload.h"
+
+static struct parameter parameters[] = {
+	{"SPAWNS", "how often `true` is run, with the allocator and without", 1, 100000, 300},
+	{.name = NULL},
+};
+
+static const struct workload workload = {
+	.name = "bench_process_cost",
+	.summary = "the cost of short and of idle processes; an operation is one run of `true`; the peak\n"
+		"memory is that of an idle `sleep`",
+	.parameters = parameters,
+};
+
+/* With the workload's allocator, and without a preload. */
+enum variant { SERVED, PLAIN, VARIANTS };
+
+static const char *const suffix[VARIANTS] = {"", "_plain"};
+static char **environment[VARIANTS];
+
+static char **build_environment(enum variant variant) {
+	static char preload[PATH_MAX + 16];
+	size_t count = 0, used = 0;
+	while (environ[count] != NULL)
+		count++;
+	char **all = scratch((count + 2) * sizeof(*all));
+	for (size_t i = 0; i < count; i++)
+		if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0)
+			all[used++] = environ[i];
+	if (variant == SERVED && !program_object_is_libc()) {
+		snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", program_object());
+		all[used++] = preload;
+	}
+	return all;
+}
+
+static pid_t spawn(const char *const *argv, enum variant variant) {
+	pid_t pid;
+	int error = posix_spawn(&pid, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv,
+		environment[variant]);
+	if (error != 0)
+		workload_fail("cannot run %s: %s", argv[0], strerror(error));
+	return pid;
+}
+
+static void figure(const char *program, const char *what, enum variant variant, double value,
+		const char *unit) {
+	char name[48];
+	snprintf(name, sizeof(name), "%s_%s%s", program, what, suffix[variant]);
+	workload_figure(name, value, unit);
+}
+
+/* ---- A short process ---- */
+
+/* Per run of `true`. */
+struct runs {
+	double *cpu; /* seconds */
+	long faults; /* of all runs */
+};
+
+static void run_once(const char *const *argv, enum variant variant, struct runs *runs, size_t run) {
+	struct rusage used;
+	int status;
+	double begin = wall_seconds();
+	pid_t pid = spawn(argv, variant);
+	while (wait4(pid, &status, 0, &used) < 0)
+		if (errno != EINTR)
+			workload_fail("cannot wait for %s: %s", argv[0], strerror(errno));
+	if (status != 0)
+		workload_fail("%s failed", argv[0]);
+	runs->cpu[run] = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+		(double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+	runs->faults += used.ru_minflt;
+	if (variant == SERVED)
+		workload_add(wall_seconds() - begin, runs->cpu[run], 1);
+}
+
+static int compare_doubles(const void *a, const void *b) {
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* Both variants in turn, each as often the first. */
+static void measure_true(const char *const *argv) {
+	size_t count = parameters[0].value;
+	struct runs runs[VARIANTS] = {0};
+	for (int v = 0; v < VARIANTS; v++)
+		runs[v].cpu = scratch(count * sizeof(double));
+	for (size_t i = 0; i < count; i++)
+		for (int v = 0; v < VARIANTS; v++)
+			run_once(argv, v ^ (i & 1), &runs[v ^ (i & 1)], i);
+	for (int v = 0; v < VARIANTS; v++) {
+		qsort(runs[v].cpu, count, sizeof(double), compare_doubles);
+		figure("true", "cpu", v, runs[v].cpu[count / 2] * 1e6, "us");
+		figure("true", "faults", v, (double)runs[v].faults / (double)count, "faults");
+		size_t calls = program_count_calls(argv, environment[v]);
+		if (calls > 0)
+			figure("true", "calls", v, (double)calls, "calls");
+	}
+	double plain = runs[PLAIN].cpu[count / 2];
+	if (plain > 0)
+		workload_figure("true_cpu_ratio", runs[SERVED].cpu[count / 2] / plain, "to plain");
+}
+
+/* ---- An idle process ---- */
+
+static void measure_idle(const char *name, const char *const *argv, enum variant variant) {
+	char rollup[64], state[64];
+	pid_t pid = spawn(argv, variant);
+	snprintf(rollup, sizeof(rollup), "/proc/%d/smaps_rollup", (int)pid);
+	snprintf(state, sizeof(state), "/proc/%d/status", (int)pid);
+	program_wait_until_idle(pid);
+	figure(name, "pss", variant, (double)proc_kib(rollup, "\nPss:") / 1024, "KiB");
+	figure(name, "private_dirty", variant, (double)proc_kib(rollup, "\nPrivate_Dirty:") / 1024,
+		"KiB");
+	figure(name, "page_tables", variant, (double)proc_kib(state, "\nVmPTE:") / 1024, "KiB");
+	figure(name, "faults", variant, (double)program_faults(pid), "faults");
+	if (variant == SERVED && strcmp(name, "sleep") == 0)
+		workload_memory(proc_kib(state, "\nVmHWM:"), proc_kib(state, "\nVmRSS:"));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void measure_both_idle(const char *name, const char *const *argv) {
+	for (int v = 0; v < VARIANTS; v++)
+		measure_idle(name, argv, v);
+}
+
+static bool find_python(char path[PATH_MAX]) {
+	char script[PATH_MAX];
+	const char *const ask[] = {script, "-c", "import sys; print(sys.executable)", NULL};
+	return program_find("python3", script) && program_ask(ask, path, PATH_MAX);
+}
+
+int main(int argc, char **argv) {
+	workload_begin(&workload, argc, argv);
+	void *block = block_new(64);
+	workload_served(block);
+	folder_make();
+	for (int v = 0; v < VARIANTS; v++)
+		environment[v] = build_environment(v);
+
+	char true_path[PATH_MAX], sleep_path[PATH_MAX], python_path[PATH_MAX];
+	if (!program_find("true", true_path) || !program_find("sleep", sleep_path))
+		workload_exit(77, "`true` or `sleep` is not installed");
+	const char *const run_true[] = {true_path, NULL};
+	const char *const run_sleep[] = {sleep_path, "60", NULL};
+	const char *const run_python[] = {python_path, "-c", "import time; time.sleep(60)", NULL};
+	program_prove(run_true);
+	measure_true(run_true);
+	measure_both_idle("sleep", run_sleep);
+	if (find_python(python_path))
+		measure_both_idle("python3", run_python);
+	else
+		fputs("bench_process_cost: python3 is not installed; left out\n", stderr);
+	block_free(block, 64);
+	return workload_end();
+}

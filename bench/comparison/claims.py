@@ -1,0 +1,134 @@
+"""What is claimed of HAKMEM in its default settings, and whether the outcome bears it out.
+
+A claim is judged by what was measured and by nothing else; where its rows were not part of the run,
+it says so. Where a claim speaks of a workload, the worst of its rows decides.
+"""
+import math
+from dataclasses import dataclass
+
+from . import statistics
+
+SLOWEST, AHEAD, TIME_MEAN = 1.03, 2 / 3, 0.93
+MEMORY_MEAN, FATTEST = 0.90, 1.10
+
+# Times as fast as libc, at least.
+FASTER = [("random_mixed", "bench_random_mixed", 1.25), ("larson", "larson", 2.8),
+          ("mid_large_mt", "bench_mid_large_mt", 1.9), ("tiny_hot", "bench_tiny_hot", 2.5),
+          ("vm_mixed", "bench_vm_mixed", 10.0)]
+
+# Figures of one row: text, row, figure, unit, most.
+FIGURES = [
+    ("lru_drift: resident memory at its worst", "lru_drift", "worst", "x live", 1.6),
+    ("halves: resident memory after refilling", "halves", "refilled", "x live", 1.5),
+    ("classes: resident memory at its worst", "classes", "worst", "x live", 1.3),
+    ("give_back: kept at once", "give_back 1 threads", "at_once", "MiB", 32),
+    ("give_back: kept by 8 threads that stay idle", "give_back 8 threads", "after_idle", "MiB", 24),
+]
+
+# Figures of the row process_cost: text, figure, figure it is held against (or none), unit, most.
+PROCESS = [
+    ("CPU time of `true` beside that without a preload", "true_cpu_ratio", None, "", 1.10),
+    ("private dirty memory of an idle `sleep` above that without a preload", "sleep_private_dirty",
+     "sleep_private_dirty_plain", " KiB", 48),
+    ("private dirty memory of an idle python3 above that without a preload",
+     "python3_private_dirty", "python3_private_dirty_plain", " KiB", 256),
+]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    text: str
+    bound: str           # "<= 1.03"
+    number: str = ""     # what was measured, with half the width of its 95 % interval if it has one
+    holds: bool = None   # None: not measured
+    close: bool = False  # the bar lies within the interval
+    detail: str = ""
+
+    @property
+    def word(self):
+        if self.holds is None:
+            return "not measured"
+        return (("holds" if self.holds else "does not hold")
+                + (" (within the spread)" if self.close else ""))
+
+
+def _judge(text, value, half_width, sign, bar, unit="", detail=""):
+    if value is None or value != value:
+        return Verdict(text, f"{sign} {bar:.4g}{unit}")
+    known = half_width is not None and half_width == half_width
+    number = f"{value:.3f}{f' ± {half_width:.3f}' if known else ''}{unit}"
+    holds = value <= bar if sign == "<=" else value >= bar
+    return Verdict(text, f"{sign} {bar:.4g}{unit}", number, holds,
+                   known and abs(value - bar) < half_width, detail)
+
+
+def _times_faster(summary, hakmem, rows):
+    """(libc's time as a multiple of ours, half width, row) of the worst row."""
+    return min(((*statistics.ratio(summary.cell(row, "libc").time, summary.cell(row, hakmem).time),
+                 row.name) for row in rows if summary.cell(row, "libc")), default=(None, None, ""))
+
+
+def _over_all_rows(summary, hakmem):
+    def worst(what):
+        return max(((*summary.cell(row, hakmem).to_best[what], row.name)
+                    for row in summary.compared(what)), default=(None, None, ""))
+
+    def mean(what):
+        peer = summary.best_single_peer(what)
+        if peer is None:
+            return None, ""
+        ours, theirs = (summary.geometric_mean(label, what) for label in (hakmem, peer))
+        return ours / theirs, f"beside {peer}"
+
+    value, half, row = worst("time")
+    yield _judge("time of the slowest row beside the row's fastest peer", value, half, "<=",
+                 SLOWEST, "", row)
+    rows = summary.compared("time")
+    ahead = sum(summary.cell(row, hakmem).to_best["time"][0] < 1 for row in rows)
+    yield _judge("share of the rows that are ahead of all peers",
+                 ahead / len(rows) if rows else None, None, ">=", AHEAD, "",
+                 f"{ahead} of {len(rows)} rows")
+    value, peer = mean("time")
+    yield _judge("time over all rows (geometric mean) beside the best single peer", value, None,
+                 "<=", TIME_MEAN, "", peer)
+    value, peer = mean("memory")
+    yield _judge("peak RSS over all rows (geometric mean) beside the leanest single peer", value,
+                 None, "<=", MEMORY_MEAN, "", peer)
+    value, half, row = worst("memory")
+    yield _judge("peak RSS of the fattest row beside the row's leanest peer", value, half, "<=",
+                 FATTEST, "", row)
+
+
+def _figure(summary, row_name, label, figure):
+    cell = summary.cells.get((row_name, label))
+    return cell.figures.get(figure) if cell else None
+
+
+def _of_processes(summary, hakmem):
+    for text, name, base_name, unit, most in PROCESS:
+        ours = _figure(summary, "process_cost", hakmem, name)
+        base = _figure(summary, "process_cost", hakmem, base_name) if base_name else None
+        if ours is None or (base_name and base is None):
+            yield _judge(text, None, None, "<=", most, unit)
+        elif base is None:
+            yield _judge(text, ours.median, ours.half_width, "<=", most, unit)
+        else:
+            yield _judge(text, ours.median - base.median,
+                         math.hypot(ours.half_width, base.half_width), "<=", most, unit)
+
+
+def judge(summary):
+    """A Verdict for each claim; none if HAKMEM or every peer is missing."""
+    hakmem = summary.hakmem()
+    if hakmem is None or not summary.peers:
+        return []
+    verdicts = list(_over_all_rows(summary, hakmem))
+    for name, workload, bar in FASTER:
+        rows = [row for row in summary.outcome.rows if row.workload == workload]
+        value, half, row = _times_faster(summary, hakmem, rows)
+        verdicts.append(_judge(f"{name}: times as fast as libc", value, half, ">=", bar, "", row))
+    for text, row, figure, unit, most in FIGURES:
+        seen = _figure(summary, row, hakmem, figure)
+        verdicts.append(_judge(text, seen and seen.median, seen and seen.half_width, "<=", most,
+                               f" {unit}"))
+    return verdicts + list(_of_processes(summary, hakmem))

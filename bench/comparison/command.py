@@ -1,0 +1,207 @@
+"""The command line of bench/compare."""
+import argparse
+import dataclasses
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+
+from . import allocators, catalogue, claims, files, markdown, matrix, noise, pictures, text
+from .errors import Failed, Refused
+from .measure import measure
+from .summary import Summary
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+BENCH = os.path.join(ROOT, "bench")
+MAX_RUNS = 1000
+
+EPILOG = """\
+allocators: libc, hakmem, mimalloc, jemalloc, tcmalloc, or the path of a library; with settings as
+hakmem:HAKMEM_PURGE_DELAY=0. Without --allocators: libc, hakmem and the peers that are installed.
+Without --build, build-bench/ is built first. Results go to BUILD/compare unless --out says
+otherwise: compare.csv, compare.json, ratios.svg and .png, memory.svg and .png.
+Exit status: 0 done, 1 a run failed or its allocator did not serve, 2 bad arguments.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Complains in one line."""
+
+    def error(self, message):
+        raise Refused(message)
+
+
+def parser():
+    p = Parser(prog="bench/compare", allow_abbrev=False, epilog=EPILOG,
+               formatter_class=argparse.RawDescriptionHelpFormatter,
+               description="Compares time and memory of workloads with several allocators.")
+    p.add_argument("workload", nargs="*", help="of the catalogue; all of the level without")
+    p.add_argument("--level", choices=catalogue.LEVELS, default="standard",
+                   help="which rows, how long, how often (%(default)s)")
+    p.add_argument("--matrix", choices=sorted(matrix.PRESETS),
+                   help="vary threads, working sets and sizes")
+    p.add_argument("--allocators", metavar="LIST", help="separated by commas")
+    p.add_argument("--rows", metavar="PATTERN", help="only rows whose name fits, such as '*cold'")
+    p.add_argument("--runs", metavar="N", help=f"runs kept of each, 2 to {MAX_RUNS}")
+    p.add_argument("--out", metavar="DIR", help="folder of the results")
+    p.add_argument("--build", metavar="DIR", help="build folder with bench/ and src/libhakmem.so")
+    p.add_argument("--from", dest="source", metavar="FILE",
+                   help="measure nothing: show a compare.json again")
+    p.add_argument("--results", action="store_true",
+                   help="write bench/RESULTS.md and bench/results/")
+    p.add_argument("--list", action="store_true", help="print the rows and end")
+    return p
+
+
+def choose_runs(words, level):
+    if words is None:
+        return catalogue.RUNS[level]
+    if not re.fullmatch(r"[0-9]{1,9}", words) or not 2 <= int(words) <= MAX_RUNS:
+        raise Refused(f"--runs {words}: not a number from 2 to {MAX_RUNS}")
+    return int(words)
+
+
+def check_workloads(workloads, rows):
+    names = {catalogue.short_name(row.workload) for row in rows}
+    for workload in workloads:
+        if catalogue.short_name(workload) not in names:
+            raise Refused(f"unknown workload '{workload}'; known: {', '.join(sorted(names))}")
+
+
+def choose_rows(options):
+    """Rows of the level; of a workload named that has none there, those of a later level."""
+    if options.matrix:
+        rows = matrix.rows(options.matrix, options.level)
+        check_workloads(options.workload, rows)
+    else:
+        rows = catalogue.rows(options.level)
+        every = catalogue.rows("thorough")
+        check_workloads(options.workload, every)
+        in_level = {row.workload for row in rows}
+        wanted = {catalogue.short_name(workload) for workload in options.workload}
+        if wanted:
+            rows = [row for row in rows + [row for row in every if row.workload not in in_level]
+                    if catalogue.short_name(row.workload) in wanted]
+    if options.rows is not None:
+        rows = [row for row in rows if fnmatch.fnmatch(row.name, options.rows)]
+    if not rows:
+        raise Refused("no row of this level fits; see --list")
+    return rows
+
+
+def check_others(words):
+    """Complains of allocators before anything is built; HAKMEM's own is not there yet."""
+    others = [item for item in (words or "").split(",")
+              if item and item.partition(":")[0] != "hakmem"]
+    if others:
+        allocators.parse_list(",".join(others), build="")
+
+
+def choose_allocators(words, build):
+    """The allocators asked for, else those found, and the peers that are missing then."""
+    return allocators.found(build) if words is None else (allocators.parse_list(words, build), [])
+
+
+def with_extras(chosen, rows, build):
+    """The allocators and those that single rows ask for besides, as variants of one of them."""
+    labels = {one.label for one in chosen}
+    for text_ in sorted({label for row in rows for label in row.extra} - labels):
+        if text_.partition(":")[0] in labels:
+            one = allocators.parse(text_, build)
+            chosen = chosen + [dataclasses.replace(one, extra=True)]
+    return chosen
+
+
+def make_build(options):
+    """The build folder, built if none was named."""
+    if options.build is not None:
+        if not os.path.isdir(options.build):
+            raise Refused(f"{options.build}: there is no such folder")
+        return os.path.abspath(options.build)
+    build = os.path.join(ROOT, "build-bench")
+    steps = [["ninja", "-C", build]]
+    if not os.path.exists(os.path.join(build, "build.ninja")):
+        steps.insert(0, ["meson", "setup", build, ROOT, "--buildtype=release", "-Dtests=false"])
+    for step in steps:
+        try:
+            result = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    text=True, check=False)
+        except OSError as problem:
+            raise Failed(f"{step[0]}: {problem.strerror}") from None
+        if result.returncode != 0:
+            sys.stderr.write(result.stdout[-4000:])
+            raise Failed(f"{' '.join(step)} failed")
+    return build
+
+
+def check_together(options):
+    if options.results and (options.matrix or options.workload or options.rows or options.out):
+        raise Refused("--results is of the whole catalogue: "
+                      "no --matrix, --rows, --out or workloads with it")
+    if options.source and (options.matrix or options.workload or options.rows or options.runs
+                           or options.allocators or options.build):
+        raise Refused("--from shows what was measured: nothing to choose with it")
+
+
+def check_complete(outcome):
+    """RESULTS.md must not be made of some rows only."""
+    measured = {row.name for row in outcome.rows} | set(outcome.skipped)
+    left = [row.name for row in catalogue.rows(outcome.level) if row.name not in measured]
+    if left:
+        raise Refused(f"--results is of the whole catalogue: '{left[0]}' was not measured")
+
+
+def write_results(options, build, summary, verdicts, warnings):
+    """All files at the end, each whole; where they are, in words."""
+    drawn = pictures.draw(summary)
+    if drawn is None:
+        print(f"compare: {pictures.MISSING}", file=sys.stderr)
+        drawn = {}
+    data = {"compare.csv": files.as_csv(summary)}
+    if options.results:
+        folder = os.path.join(BENCH, "results")
+    else:
+        folder = options.out or os.path.join(build, "compare")
+        data["compare.json"] = files.as_json(summary, verdicts, warnings)
+    files.make_folder(folder)
+    for name, content in {**data, **drawn}.items():
+        files.write(os.path.join(folder, name), content)
+    if options.results:
+        files.write(os.path.join(BENCH, "RESULTS.md"),
+                    markdown.page(summary, verdicts, warnings, drawn))
+        folder = f"{os.path.join(BENCH, 'RESULTS.md')} and {folder}"
+    return folder
+
+
+def compare(arguments):
+    options = parser().parse_args(arguments)
+    check_together(options)
+    runs = choose_runs(options.runs, options.level)
+    if options.source:
+        outcome, build = files.read_json(options.source), None
+        options.out = options.out or os.path.dirname(os.path.abspath(options.source))
+    else:
+        rows = choose_rows(options)
+        if options.list:
+            for row in rows:
+                print(f"{row.name:36} {row.workload} {' '.join(row.arguments)}".rstrip())
+            return
+        check_others(options.allocators)
+        build = make_build(options)
+        chosen, missing = choose_allocators(options.allocators, build)
+        chosen = with_extras(chosen, rows, build)
+        if options.out:
+            files.make_folder(options.out)
+        outcome = measure(rows, chosen, runs, options.level, build,
+                          catalogue.TIMEOUTS[options.level])
+        outcome.missing = missing
+    if options.results:
+        check_complete(outcome)
+    summary = Summary(outcome)
+    verdicts = claims.judge(summary)
+    warnings = noise.warnings(outcome.noise, summary.noisy_cells())
+    folder = write_results(options, build, summary, verdicts, warnings)
+    print("\n".join(text.everything(summary, verdicts, warnings)))
+    print(f"written: {folder}")
+

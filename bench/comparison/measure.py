@@ -1,0 +1,199 @@
+"""The runs themselves: one after another, in turn, each in a process of its own.
+
+Round after round goes through all rows, and each row through all allocators, which begin with
+another one every time, so that slow changes of the machine reach all of them alike. Round 0 warms
+up (file cache, clock frequency) and is not kept; being first, it also finds what does not work
+before time is spent. While a run lasts this process sleeps.
+"""
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from . import machine, noise
+from .errors import Failed, Refused
+from .outcome import Outcome
+
+EXIT_ARGUMENTS, EXIT_SERVED, EXIT_SKIPPED = 2, 3, 77
+
+
+def rotated(items, turn):
+    turn %= len(items)
+    return items[turn:] + items[:turn]
+
+
+def plan(rows, allocators, runs):
+    """All runs in order: (round, row, allocators that run it one after another)."""
+    for round_ in range(runs + 1):
+        for index, row in enumerate(rows):
+            for again in range(row.times if round_ > 0 else 1):
+                yield round_, row, rotated(row.allocators(allocators), round_ + index + again)
+
+
+@contextlib.contextmanager
+def only_one():
+    """Waits until no other comparison runs on this machine."""
+    path = os.path.join(tempfile.gettempdir(), "hakmem-compare.lock")
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except PermissionError:  # another user's, in a folder where only owners may create anew
+        lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("compare: waiting for another comparison to end", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def prefer_priority():
+    """Runs before other programs, unless that is forbidden or another priority was asked for."""
+    if os.getpriority(os.PRIO_PROCESS, 0) == 0:
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, -5)
+
+
+class Runner:
+    """Starts workloads of one build and reads what they report."""
+
+    def __init__(self, build, timeout):
+        self.folder = os.path.join(build, "bench")
+        self.timeout = timeout
+        self.cpus = machine.cpus()
+        # Interrupts are most often served by the first processor.
+        self.single = {self.cpus[-1]}
+        os.sched_setaffinity(0, self.single)
+
+    def program(self, row):
+        path = os.path.join(self.folder, row.workload)
+        if not os.access(path, os.X_OK):
+            raise Refused(f"{path}: not there; has the benchmark been built?")
+        return path
+
+    def _start(self, row, allocator):
+        command = [self.program(row), *row.arguments, "--json", f"--expect={allocator.expected}"]
+        wide = None if row.threads == 1 else lambda: os.sched_setaffinity(0, self.cpus)
+        try:
+            # A session of its own, so that a run that hangs is ended with all it has started.
+            return subprocess.Popen(command, env=allocator.environment(), stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                    preexec_fn=wide, start_new_session=True)
+        except OSError as problem:
+            raise Failed(f"{command[0]}: {problem.strerror}") from None
+
+    def _finish(self, row, allocator, process):
+        try:
+            output, complaint = process.communicate(timeout=self.timeout)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{row.name} with {allocator.label}: no end after {self.timeout} s") \
+                from None
+        last = (complaint.strip().splitlines() or ["no message"])[-1]
+        if process.returncode == EXIT_SKIPPED:
+            return None, last
+        if process.returncode == EXIT_SERVED:
+            raise Failed(f"{row.name}: {allocator.label} did not serve: {last}")
+        if process.returncode != 0:
+            how = f"status {process.returncode}" if process.returncode > 0 else \
+                f"signal {-process.returncode}"
+            raise Failed(f"{row.name} with {allocator.label} ended with {how}: {last}")
+        try:
+            report = json.loads(output)
+            if not report["allocator"]["served"]:
+                raise Failed(f"{row.name}: {allocator.label} did not serve; "
+                             f"{report['allocator']['object']} did")
+            return sample_of(row, report), ""
+        except (ValueError, KeyError, TypeError) as problem:
+            raise Failed(f"{row.name} with {allocator.label}: its report is not understood: "
+                         f"{problem!r}") from None
+
+    def run(self, row, allocators):
+        """(allocator, sample or None, why none) of each in order; all at once if a row says so."""
+        for group in [allocators] if row.together else [[one] for one in allocators]:
+            processes = []
+            try:
+                for allocator in group:
+                    processes.append(self._start(row, allocator))
+                yield from ((allocator, *self._finish(row, allocator, process))
+                            for allocator, process in zip(group, processes))
+            finally:
+                for process in processes:
+                    end(process)
+
+
+def end(process):
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def sample_of(row, report):
+    """What is kept of a run. time_ns: per operation, by the clock that suits the row."""
+    operations = max(report["operations"], 1)
+    seconds = report["seconds" if row.clock == "wall" else "cpu_seconds"]
+    return {"time_ns": seconds * 1e9 / operations, "cpu_seconds": report["cpu_seconds"],
+            "seconds": report["seconds"], "operations": report["operations"],
+            "state": report["state"],
+            "peak_rss_kib": report["peak_rss_kib"], "end_rss_kib": report["end_rss_kib"],
+            "figures": {name: figure["value"] for name, figure in report["figures"].items()}}
+
+
+class Progress:
+    """One line on standard error: rewritten on a terminal, else now and then."""
+
+    def __init__(self, total):
+        self.total, self.done = total, 0
+        self.start = self.shown = time.monotonic()
+        self.terminal = sys.stderr.isatty()
+
+    def step(self, round_, runs, row, labels):
+        self.done += len(labels)
+        now = time.monotonic()
+        if not self.terminal and now - self.shown < 10 and self.done < self.total:
+            return
+        self.shown = now
+        left = (now - self.start) / self.done * (self.total - self.done)
+        what = "warm-up" if round_ == 0 else f"round {round_} of {runs}"
+        text = f"{self.done}/{self.total} {what}: {row.name}; {left / 60:.0f} min left"
+        print(f"\r\033[K{text[:100]}" if self.terminal else f"compare: {text}",
+              end="" if self.terminal else "\n", file=sys.stderr, flush=True)
+
+    def close(self):
+        if self.terminal:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def measure(rows, allocators, runs, level, build, timeout):
+    """Runs everything; an Outcome. The rows of programs that are not installed are left out."""
+    with only_one():
+        cpus = machine.describe()  # before this process binds itself to one
+        prefer_priority()
+        runner = Runner(build, timeout)
+        for row in rows:
+            runner.program(row)
+        watch = noise.Watch()
+        outcome = Outcome(cpus, level, runs, rows, allocators)
+        steps = list(plan(rows, allocators, runs))
+        progress = Progress(sum(len(turn) for _, _, turn in steps))
+        try:
+            for round_, row, turn in steps:
+                if row.name not in outcome.skipped:
+                    for allocator, sample, why in runner.run(row, turn):
+                        if sample is None:
+                            outcome.skipped[row.name] = why
+                        elif round_ > 0:
+                            outcome.add(row.name, allocator.label, sample)
+                    watch.look()
+                progress.step(round_, runs, row, turn)
+        finally:
+            progress.close()
+        outcome.noise = watch.figures()
+        outcome.drop_skipped()
+        return outcome

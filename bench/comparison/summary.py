@@ -1,0 +1,112 @@
+"""What the samples of an outcome say: per row and allocator, and over all rows.
+
+Ratios are of medians. The best is the fastest (leanest) peer of a row: libc and the other
+allocators, in their default settings; variants and HAKMEM itself are none. Without peers it is the
+best of all.
+"""
+import math
+from dataclasses import dataclass, field
+
+from . import statistics
+
+# What can be compared of a row, by the name of the sample's field.
+FIELDS = {"time": "time_ns", "memory": "peak_rss_kib"}
+
+
+@dataclass
+class Cell:
+    """One allocator in one row."""
+    time: statistics.Statistics
+    memory: statistics.Statistics         # peak
+    end: statistics.Statistics
+    cpu: statistics.Statistics
+    wall: statistics.Statistics
+    figures: dict
+    to_libc: dict = field(default_factory=dict)   # time or memory -> (ratio, half width)
+    to_best: dict = field(default_factory=dict)
+
+
+def _cell(samples):
+    def of(name):
+        return statistics.describe([sample[name] for sample in samples])
+
+    # A figure that a workload could not measure every time is left out.
+    names = [name for name in samples[0]["figures"]
+             if all(sample["figures"].get(name) is not None for sample in samples)]
+    figures = {name: statistics.describe([sample["figures"][name] for sample in samples])
+               for name in names}
+    return Cell(of("time_ns"), of("peak_rss_kib"), of("end_rss_kib"), of("cpu_seconds"),
+                of("seconds"), figures)
+
+
+class Summary:
+    def __init__(self, outcome):
+        self.outcome = outcome
+        self.cells = {(row.name, one.label): _cell(outcome.of(row, one))
+                      for row in outcome.rows for one in outcome.labels(row)}
+        self.peers = [one.label for one in outcome.allocators if one.is_peer]
+        for row in outcome.rows:
+            self._compare(row)
+
+    def cell(self, row, label):
+        return self.cells.get((row.name, label))
+
+    def labels(self, row):
+        return [one.label for one in self.outcome.labels(row)]
+
+    def means(self):
+        """The allocators that ran every row, so that means over rows can be compared."""
+        return [one.label for one in self.outcome.allocators if not one.extra]
+
+    def hakmem(self):
+        """The label of HAKMEM in its default settings, or None."""
+        return next((one.label for one in self.outcome.allocators
+                     if one.kind == "hakmem" and not one.settings), None)
+
+    def best_peer(self, row, what):
+        """Label of the allocator that ratios to the best refer to."""
+        ran = self.labels(row)
+        return min([label for label in ran if label in self.peers] or ran,
+                   key=lambda label: getattr(self.cell(row, label), what).median)
+
+    def _compare(self, row):
+        for what in FIELDS:
+            best = getattr(self.cell(row, self.best_peer(row, what)), what)
+            libc = self.cell(row, "libc")
+            for label in self.labels(row):
+                cell = self.cell(row, label)
+                ours = getattr(cell, what)
+                cell.to_best[what] = statistics.ratio(ours, best)
+                if libc:
+                    cell.to_libc[what] = statistics.ratio(ours, getattr(libc, what))
+
+    def compared(self, what):
+        """The rows that count in what is said about all rows."""
+        return [row for row in self.outcome.rows if what in row.compared]
+
+    def geometric_mean(self, label, what, rows=None):
+        """Over rows, of the time or memory; only ratios of two such means mean something."""
+        rows = self.compared(what) if rows is None else rows
+        return statistics.geometric_mean(getattr(self.cell(row, label), what).median
+                                         for row in rows)
+
+    def best_single_peer(self, what):
+        """The peer with the least geometric mean; None without rows or peers."""
+        means = [(self.geometric_mean(label, what), label) for label in self.peers]
+        return min(means)[1] if means and not math.isnan(means[0][0]) else None
+
+    def state(self, row):
+        """The heading a row stands under: cold, warm and steady apart."""
+        if row.group in ("speed", "threads"):
+            return f"{row.group}, {self.outcome.state(row)}"
+        return row.group
+
+    def sections(self):
+        """[(heading, rows)], each heading once, in the order of the rows."""
+        sections = {}
+        for row in self.outcome.rows:
+            sections.setdefault(self.state(row), []).append(row)
+        return list(sections.items())
+
+    def noisy_cells(self):
+        return [(name, label, cell.time.cv) for (name, label), cell in self.cells.items()]

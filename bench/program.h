@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Programs that a workload runs, served by the allocator that serves the workload itself: the
+ * object file that malloc resolves to here is preloaded there.
+ */
+#ifndef HAK_BENCH_PROGRAM_H
+#define HAK_BENCH_PROGRAM_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Who serves a program's malloc. */
+enum server {
+	SERVER_DEFAULT, /* what the program has without a preload */
+	SERVER_SAME,    /* the workload's allocator; the C library's wins over one that is linked in */
+};
+
+struct program {
+	const char *const *argv; /* argv[0] is a path; ended by NULL */
+	const char *folder;      /* to run in; NULL: where the workload runs */
+	const char *input;       /* file to read, and file to write; NULL: none */
+	const char *output;
+	enum server server;
+};
+
+/* Seconds and bytes of a program that ended and of the processes that it waited for; `peak` is that
+   of the largest one. */
+struct usage {
+	double wall, cpu;
+	size_t peak;
+};
+
+/* Writes the path of the program `name`, searched in PATH, to `path`; false if there is none. */
+bool program_find(const char *name, char path[PATH_MAX]);
+
+/* The path of the object that serves malloc in this process, and whether that is the C library. */
+const char *program_object(void);
+bool program_object_is_libc(void);
+
+/* Starts a program. It is killed if the workload ends before it. */
+pid_t program_start(const struct program *program);
+
+/* Waits for the end of `pid`; returns its wait status. `wall` is left alone. */
+int program_wait(pid_t pid, struct usage *usage);
+
+/* Runs a program to its end; ends the workload if it fails. */
+struct usage program_run(const struct program *program);
+
+/* Ends the workload with status 3 unless the loader says that the calls of malloc in this program
+   are bound to the workload's allocator. `argv` should make the program end soon. Needs the
+   folder. */
+void program_prove(const char *const *argv);
+
+/* Runs a program as it is and writes the first line it prints, without the newline, to `line`;
+   false if it fails or prints nothing. Needs the folder. */
+bool program_ask(const char *const *argv, char *line, size_t size);
+
+#endif
