@@ -11,7 +11,7 @@ enum {
 	MAX_GROWN = 2 * 1024 * 1024,
 	MIN_BLOCKS = 16,
 	INITIAL_BLOCKS = 64,
-	MAX_BLOCKS = 256,
+	MAX_BLOCKS = 1024,
 	CARVE_BYTES = 4096, /* touch one page at a time */
 };
 
