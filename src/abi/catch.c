@@ -8,16 +8,20 @@
 #include <dlfcn.h>
 #include <unwind.h>
 
-#pragma weak dlopen
+/* A static program does not have it. dlopen is looked up by name: a static program that had it would only
+   be warned at link time. */
 #pragma weak dlsym
 
 void *cxx_find(const char *mangled) {
 	static const char *const libraries[] = { "libstdc++.so.6", "libc++abi.so.1", "libc++.so.1",
 	                                         "libgcc_s.so.1" };
-	if (dlopen == NULL || dlsym == NULL)
+	void *(*open)(const char *, int) = NULL;
+	if (dlsym != NULL)
+		*(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
+	if (open == NULL)
 		return NULL;
 	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
-		void *lib = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+		void *lib = open(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
 		void *sym = lib != NULL ? dlsym(lib, mangled) : NULL;
 		if (sym != NULL)
 			return sym; /* the handle stays open: the library must not go away now */

@@ -22,7 +22,6 @@ enum { UNKNOWN, KNOWN, NONE };
 /* A static program without the dynamic loader has none. */
 #pragma weak dlsym
 #pragma weak dladdr
-#pragma weak dlopen
 
 static void *next(const char *name) {
 	return dlsym(RTLD_NEXT, name);
@@ -31,14 +30,16 @@ static void *next(const char *name) {
 /* A symbol of the object that `address` belongs to: another allocator in between may have the name, too. */
 static void *beside(void *address, const char *name) {
 	Dl_info info;
-	if (address == NULL || dladdr(address, &info) == 0)
+	void *(*open)(const char *, int);
+	*(void **)&open = next("dlopen"); /* by name: a static program must not be linked with it */
+	if (address == NULL || open == NULL || dladdr(address, &info) == 0)
 		return NULL;
-	void *object = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD); /* stays: it is loaded anyway */
+	void *object = open(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD); /* stays: it is loaded anyway */
 	return object != NULL ? dlsym(object, name) : NULL;
 }
 
 static bool look_up(void) {
-	if (dlsym == NULL || dladdr == NULL || dlopen == NULL)
+	if (dlsym == NULL || dladdr == NULL)
 		return false;
 	*(void **)&libc.malloc = next("__libc_malloc");
 	*(void **)&libc.calloc = next("__libc_calloc");

@@ -12,10 +12,12 @@ enum {
 	PER_DOUBLING = 8,
 	BINS = EXACT + PER_DOUBLING * 26 + 1, /* up to 2^48 bytes */
 	WORDS = (BINS + 63) / 64,
-	TRIES = 8,          /* spans looked at in a bin of several sizes */
+	TRIES = 8,          /* spans looked at in a bin */
+	WASTE = 16,         /* a span taken whole is at most 1/16 too long */
 	CLOCK_EVERY = 64,
 	REGRET_MAX = 2,
 };
+static const size_t MOST = ((size_t)1 << 32) - 1; /* granules in the address space */
 static const size_t FLOOR = 8 * HAK_MIB;      /* bytes always allowed */
 static const size_t DEFAULT_MAX = 512 * HAK_MIB;
 
@@ -28,6 +30,7 @@ static struct {
 	uint64_t nonempty[WORDS];
 	struct queue age;       /* oldest first */
 	size_t granules;        /* kept */
+	bool unjoined;          /* spans have come since join_all */
 	unsigned events;
 	uint64_t now_ms;
 	unsigned regret;        /* doublings of the allowance */
@@ -71,23 +74,33 @@ static struct large *of_age_node(struct queue_node *n) {
 	return (struct large *)(void *)((char *)n - offsetof(struct large, age_link));
 }
 
-static void add(struct large *l) {
+static void bin(struct large *l) {
 	unsigned b = bin_of(l->span.granules);
 	list_push(&cache.bin[b], &l->bin_link);
 	cache.nonempty[b / 64] |= (uint64_t)1 << b % 64;
-	queue_append(&cache.age, &l->age_link);
-	cache.granules += l->span.granules;
-	l->freed_ms = cache.now_ms;
-	l->generation = cache.generation;
 }
 
-static void take_out(struct large *l) {
+static void unbin(struct large *l) {
 	unsigned b = bin_of(l->span.granules);
 	list_remove(&l->bin_link);
 	if (cache.bin[b].first == NULL)
 		cache.nonempty[b / 64] &= ~((uint64_t)1 << b % 64);
+}
+
+static void add(struct large *l) {
+	bin(l);
+	queue_append(&cache.age, &l->age_link);
+	cache.granules += l->span.granules;
+	l->freed_ms = cache.now_ms;
+	l->generation = cache.generation;
+	l->kept = true;
+}
+
+static void take_out(struct large *l) {
+	unbin(l);
 	queue_remove(&cache.age, &l->age_link);
 	cache.granules -= l->span.granules;
+	l->kept = false;
 }
 
 /* The first bin from `b` on that is not empty, or BINS. */
@@ -101,13 +114,15 @@ static unsigned next_bin(unsigned b) {
 	}
 }
 
-/* The smallest span that fits, as far as the bins tell. */
-static struct large *find(size_t granules) {
-	for (unsigned b = bin_of(granules); (b = next_bin(b)) < BINS; b++) {
+/* The smallest span of `granules` to `most`, as far as the bins tell. */
+static struct large *find(size_t granules, size_t most) {
+	for (unsigned b = bin_of(granules), end = bin_of(most) + 1; (b = next_bin(b)) < end; b++) {
 		struct list_node *n = cache.bin[b].first;
-		for (int i = 0; n != NULL && i < TRIES; n = n->next, i++)
-			if (of_bin_node(n)->span.granules >= granules)
+		for (int i = 0; n != NULL && i < TRIES; n = n->next, i++) {
+			size_t have = of_bin_node(n)->span.granules;
+			if (have >= granules && have <= most)
 				return of_bin_node(n);
+		}
 	}
 	return NULL;
 }
@@ -120,26 +135,40 @@ static uintptr_t end_of(const struct large *l) {
 	return base_of(l) + (l->span.granules << GRANULE_SHIFT);
 }
 
-/* Cuts what lies behind the first `granules` off into a span of its own, which is returned. NULL: no
-   descriptor for it; nothing has changed. */
-static struct large *split(struct large *l, size_t granules) {
-	struct large *rest = large_new_descriptor();
-	if (rest == NULL)
-		return NULL;
-	rest->span = (struct span){ .base = (char *)l->span.base + (granules << GRANULE_SHIFT),
-	                            .granules = l->span.granules - granules };
-	rest->usable = rest->touched = rest->span.granules << GRANULE_SHIFT;
-	atomic_store_explicit(&rest->state, LARGE_FREED, memory_order_relaxed);
-	l->span.granules = granules;
-	return rest;
+/* ---- tags ---- */
+
+static void tag_cached(uintptr_t at, struct large *l) {
+	pagemap_set(at, 1, TAG_LARGE_CACHED, l);
 }
 
-/* The kept span that lies at `addr`, or NULL. A descriptor that is in the cache stays what it is
-   while we hold the lock. */
+/* Tags the ends of a kept span, but for the granule that tells of a freed block. */
+static void tag_ends(struct large *l) {
+	uintptr_t base = base_of(l), last = end_of(l) - GRANULE;
+	if (pagemap_lookup(base).tag != TAG_LARGE_FREED)
+		tag_cached(base, l);
+	else if (base != last)
+		tag_cached(base + GRANULE, l);
+	if (last != base)
+		tag_cached(last, l);
+}
+
+/* Leaves word of the block that was freed here, and tags the ends. */
+static void touch(struct large *l) {
+	if (!l->untouched)
+		return;
+	l->untouched = false;
+	pagemap_set(base_of(l), 1, TAG_LARGE_FREED, (void *)l->usable);
+	tag_ends(l);
+}
+
+/* The kept span that the granule at `addr` is in, or NULL. A descriptor that is in the cache stays what
+   it is while we hold the lock. */
 static struct large *kept_at(uintptr_t addr) {
 	struct pagemap_entry e = pagemap_lookup(addr);
-	struct large *l = e.tag == TAG_LARGE_CACHED ? e.desc : NULL;
-	return l != NULL && l->generation == cache.generation ? l : NULL;
+	struct large *l = e.tag == TAG_LARGE_CACHED || e.tag == TAG_LARGE ? e.desc : NULL;
+	if (l == NULL || !l->kept || l->generation != cache.generation)
+		return NULL;
+	return addr >= base_of(l) && addr < end_of(l) ? l : NULL;
 }
 
 /* Likewise one that begins at `addr`: its first granule may tell what block began there instead. */
@@ -150,41 +179,56 @@ static struct large *kept_from(uintptr_t addr) {
 	return l != NULL && base_of(l) == addr ? l : NULL;
 }
 
-/* Tags a kept span, but for the granules that tell of a freed block, so that a second free of it is
-   still named. */
-static void tag_kept(const struct large *l, struct large *desc) {
-	for (uintptr_t at = base_of(l); at < end_of(l); at += GRANULE)
-		if (pagemap_lookup(at).tag != TAG_LARGE_FREED)
-			pagemap_set(at, 1, TAG_LARGE_CACHED, desc);
+/* ---- cutting and joining ---- */
+
+/* Cuts what lies behind the first `granules` off into a span of its own, which is returned. NULL: no
+   descriptor for it; nothing has changed. */
+static struct large *split(struct large *l, size_t granules) {
+	struct large *rest = large_new_descriptor();
+	if (rest == NULL)
+		return NULL;
+	rest->span = (struct span){ .base = (char *)l->span.base + (granules << GRANULE_SHIFT),
+	                            .granules = l->span.granules - granules };
+	rest->usable = rest->touched = rest->span.granules << GRANULE_SHIFT;
+	rest->untouched = false;
+	atomic_store_explicit(&rest->state, LARGE_FREED, memory_order_relaxed);
+	l->span.granules = granules;
+	l->usable = granules << GRANULE_SHIFT;
+	return rest;
 }
 
-/* Joins two neighbours, neither in a bin; the larger one's descriptor survives. */
-static struct large *join(struct large *low, struct large *high) {
-	struct large *to = low->span.granules >= high->span.granules ? low : high;
-	struct large *from = to == low ? high : low;
-	uintptr_t base = base_of(low);
-	tag_kept(from, to);
-	to->span.granules += from->span.granules;
-	to->span.base = (void *)base;
-	to->usable = to->touched = to->span.granules << GRANULE_SHIFT;
-	large_put_descriptor(from);
-	return to;
+/* Joins `high` to the span before it; neither is in a bin. */
+static void join(struct large *low, struct large *high) {
+	touch(low);
+	touch(high);
+	low->span.granules += high->span.granules;
+	low->usable = low->touched = low->span.granules << GRANULE_SHIFT;
+	tag_ends(low);
+	large_put_descriptor(high);
 }
 
-/* Adds a freed span together with the kept spans beside it. */
-static void add_joined(struct large *l) {
-	pagemap_set(base_of(l), l->span.granules, TAG_LARGE_CACHED, l);
-	pagemap_set(base_of(l), 1, TAG_LARGE_FREED, (void *)l->usable);
-	struct large *low = kept_at(base_of(l) - 1), *high = kept_from(end_of(l));
-	if (low != NULL) {
-		take_out(low);
-		l = join(low, l);
-	}
-	if (high != NULL) {
+/* Joins to a kept span those behind it. Its place by age stays. */
+static void join_following(struct large *l) {
+	struct large *high = kept_from(end_of(l));
+	if (high == NULL)
+		return;
+	unbin(l);
+	for (; high != NULL; high = kept_from(end_of(l))) {
 		take_out(high);
-		l = join(l, high);
+		cache.granules += high->span.granules;
+		join(l, high);
 	}
-	add(l);
+	bin(l);
+}
+
+/* Joins whatever lies side by side. False: nothing has come since the last time. */
+static bool join_all(void) {
+	if (!cache.unjoined)
+		return false;
+	cache.unjoined = false;
+	for (struct queue_node *n = cache.age.first; n != NULL; n = n->next)
+		join_following(of_age_node(n));
+	return true;
 }
 
 /* A miss soon after the allowance forced a span out: the allowance was too small. */
@@ -226,20 +270,31 @@ static struct large *cut(struct large *l, size_t granules) {
 			add(l);
 			return NULL;
 		}
-		l->usable = granules << GRANULE_SHIFT;
-		tag_kept(rest, rest);
+		tag_ends(rest);
 		add(rest);
 	}
 	return l;
 }
 
+/* As bigcache_take; the span is not tagged yet. */
+static struct large *take(size_t granules) {
+	struct large *l = find(granules, granules + granules / WASTE);
+	if (l != NULL) {
+		take_out(l);
+		return l;
+	}
+	l = find(granules, MOST);
+	return l != NULL ? cut(l, granules) : NULL;
+}
+
 struct large *bigcache_take(size_t granules) {
 	lock_acquire(&cache.lock);
-	struct large *l = find(granules);
-	if (l != NULL)
-		l = cut(l, granules);
+	struct large *l = take(granules);
+	if (l == NULL && cache.granules >= granules && join_all())
+		l = take(granules);
 	if (l != NULL) {
-		pagemap_set(base_of(l), granules, TAG_LARGE, l);
+		if (!l->untouched)
+			pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
 		hak_bigcache_stats.hits++;
 	} else {
 		hak_bigcache_stats.misses++;
@@ -261,10 +316,8 @@ static struct large *victim(size_t most) {
 			excess = oldest->span.granules;
 		if (excess != 0)
 			l = cut(oldest, min_size(excess, oldest->span.granules));
-		if (l != NULL) {
-			pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
+		if (l != NULL)
 			hak_bigcache_stats.evictions++;
-		}
 	}
 	lock_release(&cache.lock);
 	return l;
@@ -294,7 +347,9 @@ void bigcache_put(struct large *l) {
 	bool look = ++cache.events >= CLOCK_EVERY || cache.age.first == NULL;
 	if (look)
 		look_at_clock();
-	add_joined(l);
+	l->untouched = true;
+	cache.unjoined = true;
+	add(l);
 	size_t most = allowance();
 	bool over = cache.granules > most;
 	if (over)

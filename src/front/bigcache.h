@@ -2,23 +2,26 @@
 /*
  * BigCache: freed spans of 512 KiB and more, kept for the next request.
  *
- * A heap of extents in itself: what is freed joins its neighbours, a request takes the smallest
- * span that is large enough and leaves the rest. So the dirty memory serves any size, and little of
- * it is enough. Spans are binned by granules: one bin per count up to EXACT, then eight per
- * doubling.
+ * A freed span waits as it is. A request takes one that is at most a sixteenth too long, whole: then not a
+ * tag changes, and its pages are used where they were used before. Failing that it cuts what it needs
+ * off a longer one; and if there is none, spans that lie side by side are joined and it looks again. So
+ * the dirty memory serves any size, and little of it is enough. Spans are binned by granules: one bin per
+ * count up to EXACT, then eight per doubling.
  *
  * What is kept is bounded in bytes (an allowance that follows the live bytes, under
  * HAKMEM_BIGCACHE_MAX) and in age (the purge delay): the oldest goes first, back to the system.
  *
- * Every granule of a kept span carries TAG_LARGE_CACHED and points at its descriptor, which is how
- * neighbours are found. Everything under one lock; unmapping happens outside it.
+ * Tags of a kept span: all TAG_LARGE as when it was live (`untouched`); or, once it was cut or joined, its
+ * second and last granules say TAG_LARGE_CACHED and point at its descriptor, and so does the first unless
+ * it tells of the block that was freed there. The others mean nothing: who finds a descriptor by a
+ * granule looks whether the granule is in its span. Everything under one lock; unmapping outside it.
  */
 #ifndef HAK_FRONT_BIGCACHE_H
 #define HAK_FRONT_BIGCACHE_H
 
 #include "front/large.h"
 
-/* A span of exactly `granules` out of the cache, tagged TAG_LARGE; NULL: there is none. */
+/* A span of `granules`, or a sixteenth more, out of the cache, tagged TAG_LARGE; NULL: there is none. */
 struct large *bigcache_take(size_t granules);
 
 /* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. */

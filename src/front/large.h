@@ -34,6 +34,8 @@ struct large {
 	struct queue_node age_link; /* BigCache: under its lock */
 	uint64_t freed_ms;          /* BigCache: under its lock */
 	uint32_t generation;        /* BigCache: the cache that has or had it */
+	bool kept;                  /* BigCache: under its lock: it is in the cache */
+	bool untouched;             /* BigCache: likewise: its granules are still tagged as when it was live */
 };
 
 /* A block of at least `size` bytes at a multiple of `align`. `zerop`: whether it reads as zero.

@@ -170,10 +170,11 @@ void misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep) {
 
 static void check_large(enum misuse_op op, const struct large *l, uintptr_t addr) {
 	uintptr_t base = (uintptr_t)l->span.base;
-	if (addr == base)
-		return; /* freed this moment by another thread: the caller finds out */
-	if (atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE &&
-	    addr - base < l->usable)
+	/* Acquire: what was freed has its final size. */
+	bool live = atomic_load_explicit(&l->state, memory_order_acquire) == LARGE_LIVE;
+	if (addr == base && !live)
+		misuse_freed(op, addr, l->usable);
+	if (live && addr - base < l->usable)
 		die_interior(op, addr, base, l->usable);
 	misuse_invalid(op, addr);
 }
