@@ -1,185 +1,176 @@
 /* SPDX-License-Identifier: MIT */
 #include "abi/conf.h"
 
-#include <string.h>
-
-#include "base/settings.h"
+#include "abi/conf_file.h"
+#include "abi/conf_table.h"
 #include "os/os.h"
 
-enum kind { KIND_BOOL, KIND_SIZE, KIND_MS, KIND_CACHE, KIND_THP };
+enum { SAID_MOST = 20 }; /* lines about what was not understood: a file may be anything */
 
-/* One row per setting: the variable's name without HAKMEM_, in lower case. */
-static const struct setting {
-	const char *name;
-	enum kind kind;
-	void *value;
-} settings_table[] = {
-	{ "disable", KIND_BOOL, &hak_settings.disable },
-	{ "wrap_tiny", KIND_BOOL, &hak_settings.wrap_tiny },
-	{ "tiny_use_superslab", KIND_BOOL, &hak_settings.use_superslab },
-	{ "tiny_ss_adopt", KIND_BOOL, &hak_settings.adopt },
-	{ "tiny_cache", KIND_CACHE, &hak_settings.cache_blocks },
-	{ "bigcache_l25", KIND_BOOL, &hak_settings.bigcache_l25 },
-	{ "bigcache_max", KIND_SIZE, &hak_settings.bigcache_max },
-	{ "purge_delay", KIND_MS, &hak_settings.purge_delay_ms },
-	{ "thp", KIND_THP, &hak_settings.thp },
+/* One reading of all sources. Where a row's value comes from is a bit in one of the sets; later ones win. */
+struct reading {
+	const char *path;
+	uint64_t file, profile, env;
+	bool is_saying;
+	unsigned said;
 };
 
-/* A piece of text, not terminated. */
-struct text {
-	const char *at;
-	size_t len;
-};
-
-static char lower(char c) {
-	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+static uint64_t bit_of(enum conf_row row) {
+	return (uint64_t)1 << row;
 }
 
-static bool text_is(struct text t, const char *word) {
-	size_t i = 0;
-	for (; i < t.len && word[i] != '\0'; i++)
-		if (lower(t.at[i]) != word[i])
-			return false;
-	return i == t.len && word[i] == '\0';
-}
+/* ---- saying ---- */
 
-static struct text trim(struct text t) {
-	while (t.len > 0 && (t.at[0] == ' ' || t.at[0] == '\t'))
-		t.at++, t.len--;
-	while (t.len > 0 && strchr(" \t\r", t.at[t.len - 1]) != NULL && t.at[t.len - 1] != '\0')
-		t.len--;
-	return t;
-}
-
-static bool parse_bool(struct text t, bool *out) {
-	bool yes = text_is(t, "1") || text_is(t, "yes") || text_is(t, "on") || text_is(t, "true");
-	bool no = text_is(t, "0") || text_is(t, "no") || text_is(t, "off") || text_is(t, "false");
-	if (yes || no)
-		*out = yes;
-	return yes || no;
-}
-
-/* Digits and, of the letters in `suffixes`, at most one, worth the factor at its place. */
-static bool parse_scaled(struct text t, const char *suffixes, const uint64_t *factors,
-                         uint64_t *out) {
-	uint64_t v = 0;
-	size_t i = 0;
-	for (; i < t.len && t.at[i] >= '0' && t.at[i] <= '9'; i++)
-		if (__builtin_mul_overflow(v, 10, &v) ||
-		    __builtin_add_overflow(v, (uint64_t)(t.at[i] - '0'), &v))
-			return false;
-	if (i == 0 || t.len - i > 1)
-		return false;
-	if (t.len - i == 1) {
-		const char *s = strchr(suffixes, lower(t.at[i]));
-		if (s == NULL || *s == '\0' || __builtin_mul_overflow(v, factors[s - suffixes], &v))
-			return false;
+static const char *reason(enum conf_verdict verdict) {
+	switch (verdict) {
+	case CONF_TAKEN: break;
+	case CONF_NO_EQUALS: return "has no '='";
+	case CONF_UNKNOWN_NAME: return "names no setting";
+	case CONF_BAD_VALUE: return "has a value of the wrong kind";
+	case CONF_OUT_OF_BOUNDS: return "is out of bounds";
+	case CONF_BAD_SECTION: return "is no [exe:PROGRAM]";
+	case CONF_LINE_TOO_LONG: return "is the end of too long a line";
 	}
-	if (v > INT64_MAX)
-		return false;
-	*out = v;
-	return true;
+	return "";
 }
 
-static bool parse_size(struct text t, size_t *out) {
-	static const uint64_t factors[] = { 1024, 1024 * 1024, 1024 * 1024 * 1024 };
-	uint64_t v;
-	if (!parse_scaled(t, "kmg", factors, &v))
-		return false;
-	*out = (size_t)v;
-	return true;
-}
-
-static bool parse_ms(struct text t, int64_t *out) {
-	static const uint64_t factors[] = { 1000 };
-	uint64_t v;
-	if (text_is(t, "-1")) {
-		*out = -1;
-		return true;
-	}
-	if (!parse_scaled(t, "s", factors, &v))
-		return false;
-	*out = (int64_t)v;
-	return true;
-}
-
-static bool parse_cache(struct text t, uint32_t *out) {
-	size_t v;
-	if (text_is(t, "auto")) {
-		*out = 0;
-		return true;
-	}
-	if (!parse_size(t, &v) || v < 8 || v > 4096)
-		return false;
-	*out = (uint32_t)v;
-	return true;
-}
-
-static bool parse_thp(struct text t, enum thp_mode *out) {
-	static const char *const names[] = { "auto", "always", "never" };
-	for (int i = 0; i < 3; i++)
-		if (text_is(t, names[i])) {
-			*out = (enum thp_mode)i;
-			return true;
-		}
-	return false;
-}
-
-static bool apply(const struct setting *s, struct text value) {
-	switch (s->kind) {
-	case KIND_BOOL: return parse_bool(value, s->value);
-	case KIND_SIZE: return parse_size(value, s->value);
-	case KIND_MS: return parse_ms(value, s->value);
-	case KIND_CACHE: return parse_cache(value, s->value);
-	case KIND_THP: return parse_thp(value, s->value);
-	}
-	return false;
-}
-
-static void set(struct text name, struct text value) {
-	for (size_t i = 0; i < sizeof settings_table / sizeof *settings_table; i++)
-		if (text_is(name, settings_table[i].name)) {
-			apply(&settings_table[i], value);
-			return;
-		}
-}
-
-/* NAME = VALUE, where `line` has neither comment nor newline. */
-static void set_line(struct text line) {
-	const char *eq = memchr(line.at, '=', line.len);
-	if (eq == NULL)
+/* A line number of 0 stands for a variable of the environment. */
+static void say_ignored(struct reading *r, unsigned number, enum conf_verdict verdict, struct text what) {
+	enum { WHAT_MOST = 60 };
+	if (!r->is_saying || ++r->said > SAID_MOST)
 		return;
-	struct text name = { line.at, (size_t)(eq - line.at) };
-	struct text value = { eq + 1, line.len - name.len - 1 };
-	set(trim(name), trim(value));
+	struct line l;
+	line_begin(&l);
+	if (r->said == SAID_MOST) {
+		line_str(&l, "more is ignored");
+	} else {
+		line_str(&l, "ignored: ");
+		if (number != 0) {
+			line_str(&l, r->path);
+			line_str(&l, ":");
+			line_dec(&l, number);
+			line_str(&l, ": ");
+		}
+		line_str(&l, number != 0 ? "'" : "'HAKMEM_");
+		line_text(&l, what.at, what.len < WHAT_MOST ? what.len : WHAT_MOST);
+		line_str(&l, what.len <= WHAT_MOST ? "' " : "...' ");
+		line_str(&l, reason(verdict));
+	}
+	line_write(&l);
 }
 
-static void load_file(void) {
-	char buf[4096];
-	ptrdiff_t len = os_read_file("/etc/hakmem.conf", buf, sizeof buf);
-	for (const char *at = buf, *end = buf + (len > 0 ? len : 0); at < end;) {
-		const char *nl = memchr(at, '\n', (size_t)(end - at));
-		struct text line = { at, (size_t)((nl != NULL ? nl : end) - at) };
-		const char *hash = memchr(line.at, '#', line.len);
-		if (hash != NULL)
-			line.len = (size_t)(hash - line.at);
-		if (nl != NULL || len < (ptrdiff_t)sizeof buf) /* else the line was cut */
-			set_line(line);
-		at += (size_t)((nl != NULL ? nl : end) - at) + 1;
+static void say_file_ignored(struct reading *r, const char *why) {
+	struct line l;
+	if (!r->is_saying)
+		return;
+	line_begin(&l);
+	line_str(&l, "ignored: ");
+	line_str(&l, r->path);
+	line_str(&l, why);
+	line_write(&l);
+}
+
+static const char *origin(const struct reading *r, enum conf_row row) {
+	if ((r->env & bit_of(row)) != 0)
+		return " (environment)";
+	if ((r->profile & bit_of(row)) != 0)
+		return " (profile)";
+	return (r->file & bit_of(row)) != 0 ? " (file)" : " (default)";
+}
+
+static void say_settings(const struct reading *r) {
+	for (unsigned row = 0; row < CONF_ROWS; row++) {
+		struct line l;
+		line_begin(&l);
+		conf_print_name(&l, (enum conf_row)row);
+		line_str(&l, " = ");
+		conf_print_value(&l, (enum conf_row)row, &hak_settings);
+		line_str(&l, origin(r, (enum conf_row)row));
+		line_write(&l);
 	}
 }
 
-static void load_environment(char *const *env) {
+/* ---- sources ---- */
+
+static void take_file_line(void *arg, unsigned number, enum conf_verdict verdict, struct text line) {
+	struct reading *r = arg;
+	enum conf_row row;
+	if (verdict == CONF_TAKEN)
+		verdict = conf_assign(&hak_settings, line, &row);
+	if (verdict == CONF_TAKEN)
+		r->file |= bit_of(row);
+	else
+		say_ignored(r, number, verdict, line);
+}
+
+static void read_file(struct reading *r, struct os_file file) {
+	if (file.fd < 0) {
+		if (!file.absent)
+			say_file_ignored(r, " cannot be read");
+	} else if (!file.regular) {
+		say_file_ignored(r, " is no file");
+	} else if (!file.trusted) {
+		say_file_ignored(r, " may be written by others");
+	} else {
+		conf_file_read(file.fd, take_file_line, r);
+	}
+}
+
+static void read_environment(struct reading *r, char *const *env) {
 	static const char prefix[] = "HAKMEM_";
-	for (; *env != NULL; env++)
-		if (strncmp(*env, prefix, sizeof prefix - 1) == 0) {
-			const char *rest = *env + sizeof prefix - 1;
-			set_line((struct text){ rest, strlen(rest) });
-		}
+	for (; *env != NULL; env++) {
+		if (strncmp(*env, prefix, sizeof prefix - 1) != 0)
+			continue;
+		struct text assignment = text_of(*env + sizeof prefix - 1);
+		enum conf_row row;
+		enum conf_verdict verdict = conf_assign(&hak_settings, assignment, &row);
+		if (verdict == CONF_TAKEN)
+			r->env |= bit_of(row);
+		else
+			say_ignored(r, 0, verdict, assignment);
+	}
+}
+
+/* Fills in, after the fact, what the profile says and its own source or a later one does not. */
+static void apply_profile(struct reading *r) {
+	bool by_env = (r->env & bit_of(CONF_profile)) != 0;
+	uint64_t explicit = by_env ? r->env : r->env | r->file;
+	struct settings wanted = hak_settings;
+	struct text rest = conf_profile_lines(hak_settings.profile), line;
+	while (text_next(&rest, '\n', &line)) {
+		enum conf_row row;
+		struct settings with = wanted;
+		if (conf_assign(&with, line, &row) != CONF_TAKEN || (explicit & bit_of(row)) != 0)
+			continue;
+		wanted = with;
+		r->profile |= bit_of(row);
+	}
+	hak_settings = wanted;
+}
+
+static void read_all(struct reading *r, struct os_file file, char *const *env) {
+	read_file(r, file);
+	if (env != NULL && !os_facts.secure)
+		read_environment(r, env);
+	apply_profile(r);
+}
+
+void conf_load_from(const char *path, char *const *env) {
+	struct settings defaults = hak_settings;
+	struct os_file file = os_file_open(path);
+	struct reading r = { .path = path };
+	read_all(&r, file, env);
+	if (hak_settings.verbose) {
+		/* Only now is it known that there is something to say. */
+		hak_settings = defaults;
+		r = (struct reading){ .path = path, .is_saying = true };
+		read_all(&r, file, env);
+		say_settings(&r);
+	}
+	if (file.fd >= 0)
+		os_file_close(file.fd);
 }
 
 void conf_load(char *const *env) {
-	load_file();
-	if (env != NULL && !os_facts.secure)
-		load_environment(env);
+	conf_load_from("/etc/hakmem.conf", env);
 }

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Settings: from /etc/hakmem.conf and the environment into hak_settings. */
+/* Settings: from /etc/hakmem.conf, profiles and the environment into hak_settings. */
 #ifndef HAK_ABI_CONF_H
 #define HAK_ABI_CONF_H
 
-/* Reads the file, then the environment `env` (not in secure execution). Once, before threads. What
-   is not understood is ignored. Allocates nothing, opens one file at most. */
+/*
+ * Reads the file, then the environment `env` (not in secure execution), each winning over the one before.
+ * A profile wins over an earlier source, and the settings given beside it in its own source win over it;
+ * only the last one named counts. What is not understood is ignored, and said if the setting `verbose` is
+ * on. Once, before threads. Allocates nothing, opens one file at most.
+ */
 void conf_load(char *const *env);
+
+/* The same with another file. */
+void conf_load_from(const char *path, char *const *env);
 
 #endif

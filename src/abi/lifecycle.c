@@ -11,6 +11,7 @@
 #include "front/alloc.h"
 #include "front/bigcache.h"
 #include "front/large.h"
+#include "observe/stats.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
@@ -76,6 +77,14 @@ void lifecycle_init(void) {
 __attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
 	lifecycle_init();
 	load_settings(env);
+}
+
+/* Linked with -z initfirst, it also runs after the destructors of the other libraries. */
+__attribute__((destructor(101))) static void destructor(void) {
+	if (!hak_settings.stats_at_exit)
+		return;
+	lifecycle_repair_if_due();
+	stats_print();
 }
 
 struct locked_heap *lifecycle_late_heap(void) {

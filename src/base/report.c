@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 static void line_char(struct line *l, char c) {
@@ -13,6 +15,11 @@ static void line_char(struct line *l, char c) {
 void line_str(struct line *l, const char *s) {
 	while (*s != '\0')
 		line_char(l, *s++);
+}
+
+void line_text(struct line *l, const char *s, size_t len) {
+	for (size_t i = 0; i < len; i++)
+		line_char(l, s[i] >= ' ' && s[i] <= '~' ? s[i] : '?');
 }
 
 void line_dec(struct line *l, uint64_t value) {
@@ -40,9 +47,21 @@ void line_begin(struct line *l) {
 	line_str(l, "hakmem: ");
 }
 
+/* libc knows it once its own constructor has run. */
+static const char *program_name(void) {
+	const char *name = program_invocation_short_name;
+	if (name != NULL && name[0] != '\0')
+		return name;
+	name = (const char *)getauxval(AT_EXECFN);
+	if (name == NULL)
+		return "?";
+	const char *slash = strrchr(name, '/');
+	return slash != NULL ? slash + 1 : name;
+}
+
 void line_write(struct line *l) {
 	line_str(l, " in ");
-	line_str(l, program_invocation_short_name != NULL ? program_invocation_short_name : "?");
+	line_str(l, program_name());
 	line_char(l, '[');
 	line_dec(l, (uint64_t)getpid());
 	line_char(l, ']');

@@ -17,6 +17,8 @@ struct line {
 };
 
 void line_str(struct line *l, const char *s);
+/* `len` bytes; control characters and what is no ASCII become '?'. */
+void line_text(struct line *l, const char *s, size_t len);
 void line_dec(struct line *l, uint64_t value);
 void line_ptr(struct line *l, const void *p);
 

@@ -16,11 +16,11 @@ struct settings {
 	bool use_superslab;     /* false: each slab is mapped alone */
 	bool adopt;             /* slabs of dead threads are published and adopted */
 	bool bigcache_l25;      /* keep freed 512 KiB..2 MiB spans */
+	uint32_t profile;       /* its place in abi/conf_table.def */
 	enum thp_mode thp;
 	uint32_t cache_blocks;  /* fixed bin capacity; 0: adapts per class */
-	size_t bigcache_max;    /* bytes BigCache may keep; 0: from the machine's memory */
-	size_t limit;           /* committed bytes; 0: none */
-	int64_t purge_delay_ms; /* -1: never */
+	size_t bigcache_max;    /* bytes BigCache may keep */
+	int64_t purge_delay_ms; /* 0: at once; -1: never */
 	bool stats_at_exit;
 	bool verbose;
 };

@@ -19,7 +19,6 @@ enum {
 };
 static const size_t MOST = ((size_t)1 << 32) - 1; /* granules in the address space */
 static const size_t FLOOR = 8 * HAK_MIB;      /* bytes always allowed */
-static const size_t DEFAULT_MAX = 512 * HAK_MIB;
 
 struct bigcache_stats hak_bigcache_stats;
 
@@ -256,9 +255,10 @@ static bool is_stale(const struct large *l) {
 }
 
 static size_t allowance(void) {
+	if (hak_settings.purge_delay_ms == 0)
+		return 0;
 	size_t live = space_big() * GRANULE;
-	size_t most = hak_settings.bigcache_max != 0 ? hak_settings.bigcache_max : DEFAULT_MAX;
-	return min_size(max_size(FLOOR, live / 4) << cache.regret, most) / GRANULE;
+	return min_size(max_size(FLOOR, live / 4) << cache.regret, hak_settings.bigcache_max) / GRANULE;
 }
 
 /* Takes the first `granules` of a kept span; the rest goes back. */

@@ -16,6 +16,8 @@
 struct os_facts {
 	size_t page_size;
 	bool secure;        /* AT_SECURE: the environment is not to be trusted */
+	bool privileged;    /* that, or root: more is at stake than the caller's own rights */
+	const char *started_as; /* path given to exec; NULL: not known */
 	uint64_t random[2]; /* 16 random bytes from the kernel */
 };
 extern struct os_facts os_facts;
@@ -83,8 +85,21 @@ void os_wake(const void *word);
 /* Lets another thread run. */
 void os_pause(void);
 
-/* Reads at most `size` bytes of the regular file `path`. Number of bytes, or -1. */
-ptrdiff_t os_read_file(const char *path, char *buf, size_t size);
+/* Opens a file for reading, never waiting for it. `fd` < 0: it could not be opened. */
+struct os_file {
+	int fd;
+	bool absent;  /* there is none of that name */
+	bool regular; /* neither folder, FIFO nor device */
+	bool trusted; /* not everybody may write it, and if the process is privileged it is root's */
+};
+struct os_file os_file_open(const char *path);
+void os_file_close(int fd);
+
+/* Reads at most `size` bytes from `offset` on. Number of bytes; 0: there are no more. */
+size_t os_file_read(int fd, char *buf, size_t size, size_t offset);
+
+/* Path of the running program, without NUL. Its length; 0: not known, or no shorter than `size`. */
+size_t os_executable(char *buf, size_t size);
 
 /* Id of the calling thread. */
 int os_thread_id(void);

@@ -70,6 +70,8 @@ static bool failed(long ret) {
 void os_init(void) {
 	os_facts.page_size = getauxval(AT_PAGESZ);
 	os_facts.secure = getauxval(AT_SECURE) != 0;
+	os_facts.privileged = os_facts.secure || getauxval(AT_EUID) == 0;
+	os_facts.started_as = (const char *)getauxval(AT_EXECFN);
 	const unsigned char *r = (const unsigned char *)getauxval(AT_RANDOM);
 	if (r != NULL)
 		__builtin_memcpy(os_facts.random, r, sizeof os_facts.random);
@@ -163,25 +165,35 @@ void os_pause(void) {
 #endif
 }
 
-ptrdiff_t os_read_file(const char *path, char *buf, size_t size) {
+struct os_file os_file_open(const char *path) {
 	/* O_NONBLOCK: a FIFO must not hold up every program on the machine. */
 	long fd = raw6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
 	               0, 0, 0);
 	if (failed(fd))
-		return -1;
-	size_t len = 0;
+		return (struct os_file){ .fd = -1, .absent = fd == -ENOENT };
 	struct stat st;
 	int saved = errno;
-	bool regular = fstat((int)fd, &st) == 0 && S_ISREG(st.st_mode);
+	bool known = fstat((int)fd, &st) == 0;
 	errno = saved;
-	while (regular && len < size) {
-		long n = raw6(SYS_read, fd, (long)(buf + len), (long)(size - len), 0, 0, 0);
-		if (n <= 0)
-			break;
-		len += (size_t)n;
-	}
+	return (struct os_file){
+		.fd = (int)fd,
+		.regular = known && S_ISREG(st.st_mode),
+		.trusted = known && (st.st_mode & S_IWOTH) == 0 && (st.st_uid == 0 || !os_facts.privileged),
+	};
+}
+
+void os_file_close(int fd) {
 	raw6(SYS_close, fd, 0, 0, 0, 0, 0);
-	return regular ? (ptrdiff_t)len : -1;
+}
+
+size_t os_file_read(int fd, char *buf, size_t size, size_t offset) {
+	long n = raw6(SYS_pread64, fd, (long)buf, (long)size, (long)offset, 0, 0);
+	return failed(n) ? 0 : (size_t)n;
+}
+
+size_t os_executable(char *buf, size_t size) {
+	long n = raw6(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)buf, (long)size, 0, 0);
+	return failed(n) || (size_t)n >= size ? 0 : (size_t)n;
 }
 
 int os_thread_id(void) {

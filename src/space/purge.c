@@ -84,6 +84,8 @@ void purge_regret(struct superslab *ss) {
 }
 
 static size_t allowance(void) {
+	if (hak_settings.purge_delay_ms == 0)
+		return 0;
 	size_t least = max_size(PURGE_FLOOR / GRANULE, (hak_space.live + space_big()) / 4);
 	return max_size(least, min_size(least << purge.regret, PURGE_CEILING / GRANULE));
 }

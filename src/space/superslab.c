@@ -136,6 +136,13 @@ static bool map_first_region(void) {
 	return true;
 }
 
+static void ask_for_huge_pages(void) {
+	space.region_huge = hak_settings.thp == THP_ALWAYS ||
+		(hak_settings.thp == THP_AUTO && hak_space.superslabs >= HUGE_AFTER);
+	if (space.region_huge)
+		os_advise_huge((void *)space.region, space.region_end - space.region);
+}
+
 static bool map_region(void) {
 	if (hak_space.superslabs == 0 && map_first_region())
 		return true;
@@ -147,10 +154,6 @@ static bool map_region(void) {
 			continue;
 		space.region = (uintptr_t)p;
 		space.region_end = (uintptr_t)p + n * SUPERSLAB;
-		space.region_huge = hak_settings.thp == THP_ALWAYS ||
-			(hak_settings.thp == THP_AUTO && hak_space.superslabs >= HUGE_AFTER);
-		if (space.region_huge)
-			os_advise_huge(p, n * SUPERSLAB);
 		return true;
 	}
 	return false;
@@ -171,8 +174,11 @@ static struct superslab *new_descriptor(void) {
 }
 
 bool superslab_grow(void) {
-	if (space.region == space.region_end && !map_region())
-		return false;
+	if (space.region == space.region_end) {
+		if (!map_region())
+			return false;
+		ask_for_huge_pages();
+	}
 	if (!pagemap_cover(space.region, SUPERSLAB_GRANULES))
 		return false;
 	struct superslab *ss = new_descriptor();

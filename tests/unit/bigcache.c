@@ -11,7 +11,7 @@ enum { FLOOR_MIB = 8, MOST_REGRET = 4, SLOTS = 16, ROUNDS = 3000 };
 static int start_empty(void **state)
 {
 	hak_settings.purge_delay_ms = 60000;
-	hak_settings.bigcache_max = 0;
+	hak_settings.bigcache_max = 512 * HAK_MIB;
 	bigcache_release(0);
 	return bigcache_bytes() == 0 && hak_space.big == 0 ? 0 : -1;
 }

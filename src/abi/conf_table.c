@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+#include "abi/conf_table.h"
+
+#include "build_options.h"
+
+enum kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE, KIND_MS };
+
+/* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
+struct setting {
+	char name[20];
+	char words[20];
+	uint8_t kind;
+	uint8_t size;    /* of the field, bytes */
+	uint16_t offset;
+	int64_t low, high;
+};
+
+#define SETTING(name, kind, field, low, high, words, text, meaning) \
+	{ #name, words, KIND_##kind, sizeof(((struct settings *)0)->field), \
+	  offsetof(struct settings, field), low, high },
+static const struct setting table[] = {
+#include "abi/conf_table.def"
+};
+#undef SETTING
+static_assert(sizeof table / sizeof *table <= 64, "sets of rows are 64-bit masks");
+
+#define PROFILE(name, lines) lines,
+static const char profile_lines[][64] = {
+#include "abi/conf_table.def"
+};
+#undef PROFILE
+
+#define PROFILE(name, lines) #name " "
+static const char profile_names[] =
+#include "abi/conf_table.def"
+	;
+#undef PROFILE
+
+static const char bool_words[] = "0 1 no yes off on false true";
+
+struct text conf_profile_lines(uint32_t profile) {
+	return text_of(profile_lines[profile]);
+}
+
+/* ---- numbers and words ---- */
+
+static struct text words_of(const struct setting *s) {
+	switch (s->kind) {
+	case KIND_BOOL: return text_of(bool_words);
+	case KIND_PROFILE: return text_of(profile_names);
+	default: return text_of(s->words);
+	}
+}
+
+/* The place of `t` among the words. */
+static bool find_word(const struct setting *s, struct text t, int64_t *valuep) {
+	struct text rest = words_of(s), word;
+	for (int64_t i = 0; text_next(&rest, ' ', &word); i++)
+		if (text_is(t, word)) {
+			*valuep = s->kind == KIND_BOOL ? i & 1 : i;
+			return true;
+		}
+	return false;
+}
+
+/* What the letter behind a number multiplies it with; 0: no such unit. */
+static int64_t factor_of(const struct setting *s, char unit) {
+	if (s->kind == KIND_MS)
+		return unit == 's' ? 1000 : 0;
+	if (s->kind == KIND_SIZE)
+		return unit == 'k' ? (int64_t)HAK_KIB : unit == 'm' ? (int64_t)HAK_MIB :
+			unit == 'g' ? (int64_t)HAK_GIB : 0;
+	return 0;
+}
+
+/* A number that is no number for its size alone is out of bounds. */
+static enum conf_verdict parse_number(const struct setting *s, struct text t, int64_t *valuep) {
+	bool negative = t.len > 0 && t.at[0] == '-', overflow = false;
+	size_t first = negative, i = first;
+	int64_t v = 0, factor = 1;
+	for (; i < t.len && t.at[i] >= '0' && t.at[i] <= '9'; i++)
+		overflow |= __builtin_mul_overflow(v, 10, &v) ||
+			__builtin_add_overflow(v, t.at[i] - '0', &v);
+	if (i == first || t.len - i > 1)
+		return CONF_BAD_VALUE;
+	if (i < t.len)
+		factor = factor_of(s, text_lower(t.at[i]));
+	if (factor == 0)
+		return CONF_BAD_VALUE;
+	overflow |= __builtin_mul_overflow(v, negative ? -factor : factor, &v);
+	if (overflow || v < s->low || v > s->high || (negative && v == 0))
+		return CONF_OUT_OF_BOUNDS;
+	*valuep = v;
+	return CONF_TAKEN;
+}
+
+static enum conf_verdict parse(const struct setting *s, struct text t, int64_t *valuep) {
+	if (find_word(s, t, valuep))
+		return CONF_TAKEN;
+	bool is_number = s->kind == KIND_COUNT || s->kind == KIND_SIZE || s->kind == KIND_MS;
+	return is_number ? parse_number(s, t, valuep) : CONF_BAD_VALUE;
+}
+
+/* ---- fields ---- */
+
+static void put(const struct setting *s, struct settings *to, int64_t value) {
+	char *field = (char *)to + s->offset;
+	if (s->size == sizeof(bool))
+		*(bool *)field = value != 0;
+	else if (s->size == sizeof(uint32_t))
+		memcpy(field, &(uint32_t){ (uint32_t)value }, sizeof(uint32_t));
+	else
+		memcpy(field, &value, sizeof value);
+}
+
+static int64_t get(const struct setting *s, const struct settings *from) {
+	const char *field = (const char *)from + s->offset;
+	uint32_t narrow;
+	int64_t value;
+	if (s->size == sizeof(bool))
+		return *(const bool *)field;
+	if (s->size == sizeof narrow) {
+		memcpy(&narrow, field, sizeof narrow);
+		return narrow;
+	}
+	memcpy(&value, field, sizeof value);
+	return value;
+}
+
+/* ---- rows ---- */
+
+enum conf_verdict conf_assign(struct settings *to, struct text assignment, enum conf_row *rowp) {
+	const char *eq = memchr(assignment.at, '=', assignment.len);
+	if (eq == NULL)
+		return CONF_NO_EQUALS;
+	size_t before = (size_t)(eq - assignment.at);
+	struct text name = text_trim((struct text){ assignment.at, before });
+	struct text value = text_trim((struct text){ eq + 1, assignment.len - before - 1 });
+	for (unsigned row = 0; row < CONF_ROWS; row++) {
+		const struct setting *s = &table[row];
+		if (!text_is(name, text_of(s->name)))
+			continue;
+		int64_t v;
+		enum conf_verdict verdict = parse(s, value, &v);
+		if (verdict == CONF_TAKEN) {
+			put(s, to, v);
+			*rowp = (enum conf_row)row;
+		}
+		return verdict;
+	}
+	return CONF_UNKNOWN_NAME;
+}
+
+void conf_print_name(struct line *l, enum conf_row row) {
+	line_str(l, table[row].name);
+}
+
+void conf_print_value(struct line *l, enum conf_row row, const struct settings *from) {
+	const struct setting *s = &table[row];
+	int64_t v = get(s, from);
+	struct text rest = words_of(s), word;
+	for (int64_t i = 0; text_next(&rest, ' ', &word); i++)
+		if (i == v) {
+			line_text(l, word.at, word.len);
+			return;
+		}
+	if (v < 0)
+		line_str(l, "-");
+	line_dec(l, v < 0 ? -(uint64_t)v : (uint64_t)v);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* A piece of text from outside: not terminated, may hold any byte. */
+#ifndef HAK_ABI_CONF_TEXT_H
+#define HAK_ABI_CONF_TEXT_H
+
+#include <string.h>
+
+#include "base/compiler.h"
+
+struct text {
+	const char *at;
+	size_t len;
+};
+
+static inline struct text text_of(const char *s) {
+	return (struct text){ s, strlen(s) };
+}
+
+static inline char text_lower(char c) {
+	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+/* Whatever the case of `t`; that of `word` is lower. */
+static inline bool text_is(struct text t, struct text word) {
+	if (t.len != word.len)
+		return false;
+	for (size_t i = 0; i < t.len; i++)
+		if (text_lower(t.at[i]) != word.at[i])
+			return false;
+	return true;
+}
+
+static inline bool text_is_space(char c) {
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
+static inline struct text text_trim(struct text t) {
+	while (t.len > 0 && text_is_space(t.at[0]))
+		t.at++, t.len--;
+	while (t.len > 0 && text_is_space(t.at[t.len - 1]))
+		t.len--;
+	return t;
+}
+
+/* Cuts off and returns what stands before the first `c`, which goes, too; all of it if there is none.
+   False: nothing was left. */
+static inline bool text_next(struct text *rest, char c, struct text *part) {
+	if (rest->len == 0)
+		return false;
+	const char *end = memchr(rest->at, c, rest->len);
+	part->at = rest->at;
+	part->len = end != NULL ? (size_t)(end - rest->at) : rest->len;
+	size_t gone = part->len + (end != NULL);
+	rest->at += gone;
+	rest->len -= gone;
+	return true;
+}
+
+#endif
