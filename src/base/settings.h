@@ -20,6 +20,7 @@ struct settings {
 	enum thp_mode thp;
 	uint32_t cache_blocks;  /* fixed bin capacity; 0: adapts per class */
 	size_t bigcache_max;    /* bytes BigCache may keep */
+	size_t limit;           /* bytes that may be mapped; 0: as many as the system gives */
 	int64_t purge_delay_ms; /* 0: at once; -1: never */
 	bool stats_at_exit;
 	bool verbose;

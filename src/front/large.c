@@ -258,7 +258,11 @@ bool large_move(struct large *l, size_t size) {
 	size_t old = l->span.granules;
 	/* An eighth more address space: a block that grows step by step moves only now and then. */
 	size_t granules = granules_for(usable) + granules_for(usable) / 8;
-	char *target = os_map_aligned(granules << GRANULE_SHIFT, GRANULE);
+	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
+	if (target == NULL) {
+		granules = granules_for(usable);
+		target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
+	}
 	if (target == NULL)
 		return false;
 	uintptr_t from = base_of(l);

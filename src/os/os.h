@@ -26,11 +26,18 @@ extern struct os_facts os_facts;
 void os_init(void);
 
 /* Fresh zero memory, readable and writable, near `hint` if that is free (NULL: anywhere). NULL when
-   the system has none. */
+   the system has none, or when more than the setting `limit` would then be mapped in all. */
 void *os_map(void *hint, size_t size);
 
 /* As os_map with an address that is a multiple of `align` (a power of two, at least a page). */
 void *os_map_aligned(size_t size, size_t align);
+
+/* As os_map_aligned, to be the target of os_move from a mapping of `old_size`: the limit may be passed by
+   that much meanwhile. */
+void *os_map_target(size_t size, size_t align, size_t old_size);
+
+/* Bytes mapped by the functions above and not unmapped since. */
+size_t os_mapped(void);
 
 /* Gives address space back. False if the system refuses (a mapping split would exceed its limit);
    the memory then stays mapped. */

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/settings.h"
 
 struct os_facts os_facts;
 
@@ -77,10 +78,36 @@ void os_init(void) {
 		__builtin_memcpy(os_facts.random, r, sizeof os_facts.random);
 }
 
-void *os_map(void *hint, size_t size) {
+/* ---- address space, and the limit on it ---- */
+
+static _Atomic size_t mapped; /* bytes that os_map and os_map_aligned gave and os_unmap did not take */
+
+/* Relaxed throughout: a sum that guards no other data. */
+static void uncharge(size_t size) {
+	atomic_fetch_sub_explicit(&mapped, size, memory_order_relaxed);
+}
+
+/* Counts `size` bytes more, unless that makes too many even when `soon_gone` of them are not looked at. */
+static bool charge(size_t size, size_t soon_gone) {
+	size_t now = atomic_fetch_add_explicit(&mapped, size, memory_order_relaxed) + size;
+	if (hak_settings.limit == 0 || now <= hak_settings.limit || now - hak_settings.limit <= soon_gone)
+		return true;
+	uncharge(size);
+	return false;
+}
+
+size_t os_mapped(void) {
+	return atomic_load_explicit(&mapped, memory_order_relaxed);
+}
+
+static void *map(void *hint, size_t size) {
 	long ret = raw6(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
 	                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return failed(ret) ? NULL : (void *)ret;
+}
+
+static bool unmap(void *addr, size_t size) {
+	return !failed(raw6(SYS_munmap, (long)addr, (long)size, 0, 0, 0, 0));
 }
 
 /* Maps more than asked and trims both ends. */
@@ -88,38 +115,63 @@ static void *map_and_trim(size_t size, size_t align) {
 	size_t extra = align - os_facts.page_size;
 	if (size + extra < size)
 		return NULL;
-	char *raw = os_map(NULL, size + extra);
+	char *raw = map(NULL, size + extra);
 	if (raw == NULL)
 		return NULL;
 	char *start = (char *)align_up((uintptr_t)raw, align);
 	size_t head = (size_t)(start - raw);
 	/* An end that cannot be trimmed stays mapped and untouched: address space only. */
 	if (head != 0)
-		os_unmap(raw, head);
+		unmap(raw, head);
 	if (extra - head != 0)
-		os_unmap(start + size, extra - head);
+		unmap(start + size, extra - head);
 	return start;
 }
 
-void *os_map_aligned(size_t size, size_t align) {
+static void *map_aligned(size_t size, size_t align) {
 	/* The kernel places mappings downwards, so just below the last one is mostly free and one call
 	   does. Relaxed: a stale hint costs a retry, nothing else. */
 	static _Atomic uintptr_t last;
 	uintptr_t hint = atomic_load_explicit(&last, memory_order_relaxed);
 	hint = hint > size ? align_down(hint - size, align) : 0;
-	char *p = os_map((void *)hint, size);
+	char *p = map((void *)hint, size);
 	if (p == NULL)
 		return NULL;
 	if (((uintptr_t)p & (align - 1)) != 0) {
-		os_unmap(p, size);
+		unmap(p, size);
 		p = map_and_trim(size, align);
 	}
 	atomic_store_explicit(&last, (uintptr_t)p, memory_order_relaxed);
 	return p;
 }
 
+void *os_map(void *hint, size_t size) {
+	if (!charge(size, 0))
+		return NULL;
+	void *p = map(hint, size);
+	if (p == NULL)
+		uncharge(size);
+	return p;
+}
+
+void *os_map_target(size_t size, size_t align, size_t old_size) {
+	if (!charge(size, old_size))
+		return NULL;
+	void *p = map_aligned(size, align);
+	if (p == NULL)
+		uncharge(size);
+	return p;
+}
+
+void *os_map_aligned(size_t size, size_t align) {
+	return os_map_target(size, align, 0);
+}
+
 bool os_unmap(void *addr, size_t size) {
-	return !failed(raw6(SYS_munmap, (long)addr, (long)size, 0, 0, 0, 0));
+	if (!unmap(addr, size))
+		return false;
+	uncharge(size);
+	return true;
 }
 
 bool os_purge(void *addr, size_t size) {
@@ -131,16 +183,26 @@ void os_advise_huge(void *addr, size_t size) {
 }
 
 bool os_resize(void *addr, size_t old_size, size_t new_size) {
-	return !failed(raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size, 0, 0, 0));
+	size_t more = new_size > old_size ? new_size - old_size : 0;
+	if (!charge(more, 0))
+		return false;
+	bool done = !failed(raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size, 0, 0, 0));
+	uncharge(!done ? more : new_size < old_size ? old_size - new_size : 0);
+	return done;
 }
 
 enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
 	long ret = raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size,
 	                MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0);
-	if (!failed(ret))
+	if (!failed(ret)) {
+		uncharge(old_size);
 		return MOVE_DONE;
+	}
 	/* These are found out before the kernel makes room at the target. */
-	return ret == -EPERM || ret == -ENOSYS || ret == -EINVAL ? MOVE_REFUSED : MOVE_TARGET_LOST;
+	if (ret == -EPERM || ret == -ENOSYS || ret == -EINVAL)
+		return MOVE_REFUSED;
+	uncharge(new_size);
+	return MOVE_TARGET_LOST;
 }
 
 uint64_t os_now_ms(void) {
