@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* The system layer's count of what is mapped, and the limit on it. */
+#include "base/settings.h"
+#include "common.h"
+#include "os/os.h"
+#include "space/pagemap.h"
+
+enum { MANY = 64 };
+
+static size_t before;
+
+static int note_mapped(void **state)
+{
+	hak_settings.limit = 0;
+	before = os_mapped();
+	return 0;
+}
+
+static int lift_limit(void **state)
+{
+	hak_settings.limit = 0;
+	return os_mapped() == before ? 0 : -1;
+}
+
+static void mapped_any_call_counted(void **state)
+{
+	char *p = os_map(NULL, 3 * GRANULE), *q = os_map_aligned(5 * GRANULE, 16 * GRANULE);
+
+	assert_true(p != NULL && q != NULL);
+	assert_int_equal(os_mapped() - before, 8 * GRANULE);
+	assert_true(os_resize(p, 3 * GRANULE, GRANULE));
+	assert_int_equal(os_mapped() - before, 6 * GRANULE);
+	assert_true(os_unmap(q, 5 * GRANULE));
+	assert_int_equal(os_mapped() - before, GRANULE);
+	assert_true(os_unmap(p, GRANULE));
+}
+
+static void mapped_refused_by_system_not_counted(void **state)
+{
+	assert_null(os_map(NULL, (size_t)PTRDIFF_MAX & ~(size_t)(GRANULE - 1)));
+	assert_null(os_map_aligned((size_t)1 << 62, GRANULE));
+	assert_int_equal(os_mapped(), before);
+}
+
+static void limit_passed_refused(void **state)
+{
+	char *p;
+
+	hak_settings.limit = before + MANY * GRANULE;
+	assert_null(os_map(NULL, (MANY + 1) * GRANULE));
+	assert_null(os_map_aligned((MANY + 1) * GRANULE, 2 * GRANULE));
+	p = os_map(NULL, MANY * GRANULE);
+	assert_non_null(p);
+	assert_null(os_map(NULL, os_facts.page_size));
+	assert_false(os_resize(p, MANY * GRANULE, (MANY + 1) * GRANULE));
+	assert_true(os_unmap(p, MANY * GRANULE));
+}
+
+/* A block of more than half of the limit can grow: for a moment there are two mappings, only one of
+   which holds anything. */
+static void limit_passed_by_what_moves(void **state)
+{
+	const size_t old = 40 * GRANULE, new = 60 * GRANULE;
+	char *p, *target;
+
+	hak_settings.limit = before + MANY * GRANULE;
+	p = os_map(NULL, old);
+	assert_non_null(p);
+	assert_null(os_map_target((MANY + 1) * GRANULE, GRANULE, old));
+	target = os_map_target(new, GRANULE, old);
+	assert_non_null(target);
+	assert_int_equal(os_move(p, old, new, target), MOVE_DONE);
+	assert_int_equal(os_mapped() - before, new);
+	assert_true(os_unmap(target, new));
+}
+
+static void move_refused_leaves_both_counted(void **state)
+{
+	char *p = os_map(NULL, GRANULE);
+	char *target = os_map_target(2 * GRANULE, GRANULE, GRANULE);
+
+	assert_true(p != NULL && target != NULL);
+	/* An address amid a page is found out before anything is done. */
+	assert_int_equal(os_move(p + 1, GRANULE, 2 * GRANULE, target), MOVE_REFUSED);
+	assert_int_equal(os_mapped() - before, 3 * GRANULE);
+	assert_true(os_unmap(p, GRANULE));
+	assert_true(os_unmap(target, 2 * GRANULE));
+}
+
+/* The limit holds whoever asks, and once all is given back nothing is left counted. */
+static void use_and_give_back(unsigned index)
+{
+	for (int round = 0; round < 2000; round++) {
+		char *p = os_map(NULL, 20 * GRANULE);
+		CHECK(os_mapped() >= before);
+		CHECK(p == NULL || os_unmap(p, 20 * GRANULE));
+	}
+}
+
+static void limit_contended_balances(void **state)
+{
+	hak_settings.limit = before + MANY * GRANULE;
+	run_threads(4, use_and_give_back);
+	hak_settings.limit = 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, note_mapped, lift_limit)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(mapped_any_call_counted),
+		TEST(mapped_refused_by_system_not_counted),
+		TEST(limit_passed_refused),
+		TEST(limit_passed_by_what_moves),
+		TEST(move_refused_leaves_both_counted),
+		TEST(limit_contended_balances),
+	};
+
+	return UNIT_RUN(tests);
+}
