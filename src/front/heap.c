@@ -15,6 +15,8 @@
 #include "space/meta.h"
 #include "space/purge.h"
 
+enum { RECYCLED_TRIES = 4 }; /* ready slabs looked at for blocks that were in use before */
+
 /* `first` is read without the lock: it only ever grows at the front. The rest is under `lock`. */
 static struct {
 	struct lock lock;
@@ -87,6 +89,19 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 }
 
 /* ---- refill ---- */
+
+/* One of the first ready slabs that has blocks which were in use before. */
+static struct slab *take_recycled(struct heap_class *hc) {
+	struct list_node *n = hc->ready.first;
+	for (unsigned i = 0; n != NULL && i < RECYCLED_TRIES; n = n->next, i++) {
+		struct slab *s = slab_of_ready_node(n);
+		if (s->free_count != 0 || remote_has_blocks(s)) {
+			list_remove(n);
+			return s;
+		}
+	}
+	return NULL;
+}
 
 static struct slab *take_ready(struct heap_class *hc) {
 	if (hc->ready.first == NULL)
@@ -247,6 +262,23 @@ static void tick(struct heap *h) {
 		hide_bins(h);
 }
 
+/* Memory that was in use before costs no page fault: if another slab of the class has some, or the current
+   one by what the inbox brings, then that comes before carving. */
+static bool recycle_instead(struct heap *h, struct heap_class *hc) {
+	struct slab *s = take_recycled(hc);
+	if (s == NULL) {
+		heap_drain_inbox(h);
+		if (hc->current->free_count != 0)
+			return true;
+		s = take_recycled(hc);
+	}
+	if (s == NULL)
+		return false;
+	list_push(&hc->ready, &hc->current->ready);
+	hc->current = s;
+	return true;
+}
+
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
@@ -262,8 +294,11 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 				remote_collect(s, false);
 			if (s->free_count != 0)
 				return take_own_list(h, b, s);
-			if (slab_has_uncarved(s))
-				return carve(h, b, s, zerop);
+			if (slab_has_uncarved(s)) {
+				if (!recycle_instead(h, hc))
+					return carve(h, b, s, zerop);
+				continue;
+			}
 		}
 		hc->current = NULL; /* full: what comes home from here on makes it ready */
 		s = own_slab(h, hc);

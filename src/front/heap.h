@@ -8,7 +8,8 @@
  * its slabs, or kept them if adoption is off, and is taken up by the next new thread.
  *
  * A slab of the heap is, per class,
- *   current     where blocks come from now; at most one
+ *   current     where blocks come from now; at most one. Blocks that were in use before, here or in a ready
+ *               slab, come before new ones are carved.
  *   ready       in the ready list: not current, has blocks on its own list or remote list or
  *               uncarved ones
  *   full        neither: all its blocks are out. The first that comes home makes it ready.

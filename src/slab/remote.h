@@ -60,6 +60,11 @@ HAK_INLINE uintptr_t remote_first(uint64_t word) {
 	return (uintptr_t)(word & 0x0000fffffffffff0);
 }
 
+/* Are there blocks on the remote list? Relaxed: a hint, for the owner. */
+HAK_INLINE bool remote_has_blocks(const struct slab *s) {
+	return remote_first(atomic_load_explicit(&s->remote, memory_order_relaxed)) != 0;
+}
+
 /* Hands a batch to the slab's owner, or to the pool if it has none. Any thread. */
 void remote_post(struct slab *s, const struct batch *b);
 
