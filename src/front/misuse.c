@@ -137,9 +137,12 @@ HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
 
 /* The block that `addr` lies in; 0: none. */
 static uintptr_t block_around(const struct slab *s, uintptr_t addr) {
-	if (slab_mosaic(s) != NULL)
-		return mosaic_block_at(s, addr);
 	uintptr_t off = addr - s->base;
+	const struct mosaic *m = slab_mosaic(s);
+	if (m != NULL) {
+		uintptr_t begin = mosaic_block_at(m, off);
+		return begin < GRANULE ? s->base + begin : 0;
+	}
 	bool carved = sc_index(s->sc, off) < __atomic_load_n(&s->carved, __ATOMIC_RELAXED);
 	return carved ? addr - off % s->block_size : 0;
 }

@@ -189,18 +189,19 @@ void mosaic_put(struct slab *s, uintptr_t block) {
 	m->largest = (uint16_t)max_size(m->largest, hole);
 }
 
-unsigned mosaic_class_at(const struct slab *s, uintptr_t addr) {
-	return addr % (1u << MOSAIC_UNIT_SHIFT) == 0 ? get_begin(slab_mosaic(s), unit_at(s, addr)) : 0;
+unsigned mosaic_class_at(const struct mosaic *m, uintptr_t offset) {
+	bool aligned = offset % (1u << MOSAIC_UNIT_SHIFT) == 0;
+	return aligned && offset < GRANULE ? get_begin(m, (unsigned)(offset >> MOSAIC_UNIT_SHIFT)) : 0;
 }
 
-uintptr_t mosaic_block_at(const struct slab *s, uintptr_t addr) {
-	const struct mosaic *m = slab_mosaic(s);
-	for (unsigned unit = unit_at(s, addr) + 1; unit-- > 0;) {
+uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset) {
+	for (unsigned unit = (unsigned)(offset >> MOSAIC_UNIT_SHIFT) + 1; unit-- > 0;) {
 		unsigned sc = get_begin(m, unit);
+		uintptr_t begin = (uintptr_t)unit << MOSAIC_UNIT_SHIFT;
 		if (sc != 0)
-			return addr - addr_of(s, unit) < hak_size_classes[sc].size ? addr_of(s, unit) : 0;
+			return offset - begin < hak_size_classes[sc].size ? begin : GRANULE;
 	}
-	return 0;
+	return GRANULE;
 }
 
 void mosaic_seal(struct slab *s) {
@@ -212,8 +213,7 @@ void mosaic_seal(struct slab *s) {
 		s->used += m->begins[cell] != 0;
 }
 
-size_t mosaic_bytes(const struct slab *s) {
-	const struct mosaic *m = slab_mosaic(s);
+size_t mosaic_bytes(const struct mosaic *m) {
 	size_t bytes = 0;
 	for (unsigned unit = 0; unit < MOSAIC_UNITS; unit++)
 		bytes += hak_size_classes[get_begin(m, unit)].size;

@@ -56,14 +56,15 @@ unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, uintptr_t *linkp
 /* Returns a block to a hole. Owner. */
 void mosaic_put(struct slab *s, uintptr_t block);
 
-/* The address of the block that `addr` lies in; 0: none. Any thread; a guess where others' blocks come and go. */
-uintptr_t mosaic_block_at(const struct slab *s, uintptr_t addr);
+/* Offset of the block that `offset` in the slab lies in; GRANULE: none. Any thread; a guess where others'
+   blocks come and go. */
+uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset);
 
 /* In a fork child, for a slab whose owner is gone: takes all holes for used, counts the blocks. */
 void mosaic_seal(struct slab *s);
 
 /* Bytes of all blocks that are not in holes. A guess, for statistics. */
-size_t mosaic_bytes(const struct slab *s);
+size_t mosaic_bytes(const struct mosaic *m);
 
 /* The slab is deleted: puts the mosaic up for reuse. */
 void mosaic_close(struct slab *s);
