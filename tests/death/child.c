@@ -69,7 +69,7 @@ static void exec_child(const char *preload, char *const argv[], int out, int err
 	dup2(err, STDERR_FILENO);
 	unsetenv("LD_PRELOAD");
 	/* What is tested is our allocator, also in a build whose default leaves tiny blocks to libc. */
-	setenv("HAKMEM_WRAP_TINY", "1", 1);
+	setenv("HAKMEM_WRAP_TINY", "1", 0);
 	if (wrapper)
 		exec_wrapped(wrapper, preload, argv);
 	if (preload)
