@@ -94,6 +94,7 @@ void *entry_realloc(void *ptr, size_t size) {
 		return entry_malloc(size);
 	if (HAK_LIKELY(size != 0 && size_fits_well(tcache_usable_size(ptr), size)))
 		return ptr;
+	lifecycle_repair_if_due();
 	size_t old;
 	bool ours = block_usable_size(OP_REALLOC, ptr, &old);
 	if (HAK_UNLIKELY(!ours))

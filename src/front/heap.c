@@ -69,6 +69,12 @@ static void put_idle(struct heap *h) {
 	lock_release(&registry.lock);
 }
 
+/* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
+   it would not look like a link. */
+static uintptr_t bin_end(const struct heap *h) {
+	return link_encode((uintptr_t)h | 1);
+}
+
 struct heap *heap_acquire(struct bin *bins, bool locked) {
 	lock_acquire(&registry.lock);
 	struct heap *h = *idle_list(locked);
@@ -81,7 +87,7 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 		return NULL;
 	heap_enter(h); /* until the caller is done with setting up */
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		bins[sc] = (struct bin){ .room = h->classes[sc].capacity,
+		bins[sc] = (struct bin){ .head = bin_end(h), .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
 	h->bins = bins;
 	inbox_open(&h->inbox);
@@ -186,8 +192,8 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	return (void *)first;
 }
 
-static void empty_bin(const struct heap_class *hc, struct bin *b) {
-	b->head = link_encode(link_decode(b->head) | 1); /* an end as good as any */
+static void empty_bin(struct heap *h, struct heap_class *hc, struct bin *b) {
+	b->head = bin_end(h);
 	b->room = hc->capacity;
 }
 
@@ -208,7 +214,7 @@ static void *take_spare(struct heap_class *hc, struct bin *b) {
 void heap_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc], full = *b;
-	empty_bin(hc, b);
+	empty_bin(h, hc, b);
 	COUNT(h->count.bin_overflow);
 	if (hc->spare_count == 0) {
 		set_spare(hc, &full);
@@ -243,7 +249,7 @@ static void hide_bins(struct heap *h) {
 		if (hc->spare_count != 0 || b->room >= hc->capacity)
 			continue;
 		set_spare(hc, b);
-		empty_bin(hc, b);
+		empty_bin(h, hc, b);
 	}
 }
 
@@ -324,7 +330,7 @@ static void flush_bin(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	uintptr_t cached = b->head;
-	b->head = 0; /* reads as empty */
+	b->head = bin_end(h);
 	b->room = hc->capacity;
 	heap_send_home(h, cached);
 	if (hc->spare_count == 0)

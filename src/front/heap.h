@@ -53,6 +53,7 @@ struct heap {
 	uint32_t tag;            /* owner number << TAG_OWNER_SHIFT; constant */
 	bool locked;             /* a locked heap; constant */
 	bool is_first;           /* the process's first heap, which may use the nursery */
+	bool forsaken;           /* no thread has it, but an interrupted call may go on with it */
 	volatile bool busy;      /* its thread is inside a slow path (read after fork); heap_enter */
 	uint64_t looked;         /* at the clock, in os_cycles */
 	size_t grown;            /* bytes by which bins have grown beyond their first capacity */

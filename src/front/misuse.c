@@ -75,9 +75,8 @@ static bool is_block_of(const struct slab *s, uintptr_t addr, unsigned sc) {
 static bool has_plausible_link(uintptr_t block) {
 	uintptr_t next = link_decode(block_link(block));
 	const struct slab *target = link_target(next);
-	if (target == NULL)
-		return false;
-	return link_is_end(next) ? next == (target->base | 1) : slab_has_block(target, next);
+	/* Ends differ: of a slab, perhaps a deleted one, of a bin that was emptied. */
+	return link_is_end(next) || (target != NULL && slab_has_block(target, next));
 }
 
 /* Walks a list that other threads may be changing: a wrong turn ends the walk, nothing worse. `sc`: the

@@ -12,7 +12,7 @@
 #include "space/meta.h"
 #include "space/superslab.h"
 
-static void add_slab(struct slab *s, void *arg) {
+HAK_GUESS static void add_slab(struct slab *s, void *arg) {
 	struct stats *st = arg;
 	uint64_t remote = atomic_load_explicit(&s->remote, memory_order_relaxed);
 	size_t used = __atomic_load_n(&s->used, __ATOMIC_RELAXED);

@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "os/lock.h"
+#include "slab/remote.h"
 #include "space/meta.h"
 
 /* `unused` is under `lock`. */
@@ -110,6 +111,16 @@ static void prefetch_blocks(const struct slab *s) {
 		__builtin_prefetch((const void *)(s->base + (size_t)i * s->block_size));
 }
 
+/* Makes holes of the blocks of a list. Their number. */
+static unsigned open_holes(const struct slab *s, struct mosaic *m, uintptr_t link) {
+	unsigned n = 0;
+	for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)), n++) {
+		mark(m, unit_at(s, at), units_of(s->sc), false);
+		set_begin(m, unit_at(s, at), 0);
+	}
+	return n;
+}
+
 bool mosaic_open(struct slab *s) {
 	struct mosaic *m = new_mosaic();
 	if (m == NULL)
@@ -119,10 +130,10 @@ bool mosaic_open(struct slab *s) {
 	mark(m, 0, s->carved * units, true);
 	for (unsigned i = 0; i < s->carved; i++)
 		set_begin(m, i * units, s->sc);
-	for (uintptr_t at = link_decode(s->free); !link_is_end(at); at = link_decode(block_link(at))) {
-		mark(m, unit_at(s, at), units, false);
-		set_begin(m, unit_at(s, at), 0);
-	}
+	open_holes(s, m, s->free);
+	/* Blocks that were left there (remote_unqueue) would stay for ever: nobody looks again. */
+	s->used -= (uint16_t)open_holes(s, m, remote_take_list(s));
+	s->left_remote = 0;
 	m->largest = MOSAIC_UNITS;
 	s->free = slab_end(s);
 	s->free_count = (uint16_t)(MOSAIC_UNITS - s->used * units);

@@ -45,7 +45,7 @@ struct mosaic {
 	uint8_t begins[MOSAIC_UNITS / MOSAIC_CELL_UNITS]; /* class << 1 | unit in the cell; 0: none begins */
 };
 
-/* Opens a slab. What lies on its own list becomes holes, and so does what was never carved. False: out
+/* Opens a slab. What lies on its lists becomes holes, and so does what was never carved. False: out
    of memory. Owner; the caller changes the tag (slab_set_tag) and the lists. */
 bool mosaic_open(struct slab *s);
 

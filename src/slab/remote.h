@@ -79,6 +79,9 @@ bool remote_collect(struct slab *s, bool clear_queued);
    been taken out of a queue. Owner. */
 uintptr_t remote_take(struct slab *s);
 
+/* Likewise of a slab that is in no hands but the owner's: QUEUED stays as it is. */
+uintptr_t remote_take_list(struct slab *s);
+
 /* Clears QUEUED, leaving the list: for a slab just taken out of a queue whose own list is not
    empty. Owner. */
 void remote_unqueue(struct slab *s);
