@@ -5,7 +5,7 @@
  *
  *	  4711:	binding file xz [0] to /usr/lib/libsome.so [0]: normal symbol `malloc' [GLIBC_2.2.5]
  *
- * into a file per process. Each such line for malloc must name our object, and there must be one.
+ * into a file per process. Each such line for malloc must lead to our object, and there must be one.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -19,21 +19,52 @@
 
 static const char prefix[] = "bindings";
 
-/* The object that `line` says malloc is bound to, cut out of it; NULL: it says nothing of malloc. */
-static const char *bound_to(char *line) {
-	char *to = strstr(line, " [0] to ");
-	if (to == NULL || strstr(line, ": normal symbol `malloc'") == NULL)
-		return NULL;
-	to += strlen(" [0] to ");
-	char *end = strstr(to, " [");
-	if (end != NULL)
-		*end = 0;
-	return to;
+/* What a line says: who binds malloc to what. */
+struct binding {
+	char from[PATH_MAX], to[PATH_MAX];
+};
+
+/* Copies what stands in `text` before `end`. False: `end` is not there. */
+static bool copy_until(char copy[PATH_MAX], const char *text, const char *end) {
+	const char *stop = strstr(text, end);
+	if (stop == NULL || stop - text >= PATH_MAX)
+		return false;
+	memcpy(copy, text, (size_t)(stop - text));
+	copy[stop - text] = 0;
+	return true;
 }
 
-static bool is_same_file(const char *a, const char *b) {
+/* Reads up to the next line about malloc. False: there is none. */
+static bool next_binding(FILE *file, struct binding *b) {
+	static const char head[] = "binding file ", between[] = " [0] to ";
+	char line[2 * PATH_MAX];
+	while (fgets(line, sizeof(line), file) != NULL) {
+		const char *from = strstr(line, head), *to = strstr(line, between);
+		if (from == NULL || to == NULL || strstr(line, ": normal symbol `malloc'") == NULL)
+			continue;
+		if (copy_until(b->from, from + strlen(head), between) &&
+		    copy_until(b->to, to + strlen(between), " ["))
+			return true;
+	}
+	return false;
+}
+
+static bool is_ours(const struct binding *b) {
 	char real[PATH_MAX];
-	return realpath(a, real) != NULL && strcmp(real, b) == 0;
+	return realpath(b->to, real) != NULL && strcmp(real, program_object()) == 0;
+}
+
+/* A program that is not position-independent and takes malloc's address stands for malloc itself, for
+   all others; then it is enough that its own stub leads to our object. */
+static bool leads_to_us(const char *path, const char *object) {
+	FILE *file = fopen(path, "re");
+	struct binding b;
+	bool leads = false;
+	while (!leads && file != NULL && next_binding(file, &b))
+		leads = strcmp(b.from, object) == 0 && is_ours(&b);
+	if (file != NULL)
+		fclose(file);
+	return leads;
 }
 
 /* Counts the bindings of malloc in one file of the loader's; ends the workload at a wrong one. */
@@ -41,17 +72,11 @@ static size_t count_bindings(const char *path, const char *program) {
 	FILE *file = fopen(path, "re");
 	if (file == NULL)
 		workload_fail("cannot read %s", path);
-	char line[2 * PATH_MAX];
 	size_t bound = 0;
-	while (fgets(line, sizeof(line), file) != NULL) {
-		const char *object = bound_to(line);
-		if (object == NULL)
-			continue;
-		if (!is_same_file(object, program_object()))
-			workload_exit(3, "%s: malloc is served by %s, not by %s", program, object,
+	for (struct binding b; next_binding(file, &b); bound++)
+		if (!is_ours(&b) && !leads_to_us(path, b.to))
+			workload_exit(3, "%s: malloc is served by %s, not by %s", program, b.to,
 				program_object());
-		bound++;
-	}
 	fclose(file);
 	return bound;
 }

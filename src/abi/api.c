@@ -130,7 +130,9 @@ API int hak_trim(size_t keep) {
 
 /* ---- first-class heaps ---- */
 
+/* Whoever uses a heap comes by here before it takes a lock. */
 static struct locked_heap *of_public(hak_heap_t *heap) {
+	lifecycle_repair_if_due();
 	return (struct locked_heap *)(void *)heap;
 }
 
@@ -143,6 +145,7 @@ static void *heap_alloc(hak_heap_t *heap, size_t size, size_t align, bool zero) 
 
 API hak_heap_t *hak_heap_new(void) {
 	lifecycle_init();
+	lifecycle_repair_if_due();
 	struct locked_heap *lh = locked_heap_new();
 	if (lh == NULL)
 		errno = ENOMEM;

@@ -92,6 +92,9 @@ static void *realloc_copy(void *ptr, size_t old, size_t size) {
 void *entry_realloc(void *ptr, size_t size) {
 	if (ptr == NULL)
 		return entry_malloc(size);
+	if (HAK_LIKELY(size != 0 && size_fits_well(tcache_usable_size(ptr), size)))
+		return ptr;
+	lifecycle_repair_if_due();
 	size_t old;
 	bool ours = block_usable_size(OP_REALLOC, ptr, &old);
 	if (HAK_UNLIKELY(!ours))

@@ -193,9 +193,10 @@ struct heap *lifecycle_heap(void) {
  * whose lock was held is rebuilt from what is written before it, and the heaps of the threads that
  * are gone are retired. When fork was called in a signal handler that interrupted this very thread
  * inside a slow path, the thread's own heap is forsaken: it starts anew, and the interrupted call, if the
- * handler returns to it, goes on with the old one. If there was no other thread, then only that call can
- * hold a lock, and it will release it when it goes on; so nothing is rebuilt unless the child asks for
- * memory before that.
+ * handler returns to it, goes on with the old one. That is safe only if there was no other thread: then
+ * only that call can hold a lock, and it will release it when it goes on, so nothing is rebuilt unless the
+ * child asks for memory before that. (With threads POSIX leaves a child no more than async-signal-safe
+ * calls; it may not return into malloc.)
  */
 
 static bool is_held(struct lock *l) {
@@ -245,6 +246,6 @@ static void fork_child(void) {
 		repair_shared();
 		heap_repair_after_fork(mine);
 	} else {
-		process.repair_due = interrupted;
+		process.repair_due |= interrupted;
 	}
 }

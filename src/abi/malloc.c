@@ -123,6 +123,7 @@ ABI int mallopt(int param, int value) {
 }
 
 ABI struct mallinfo2 mallinfo2(void) {
+	lifecycle_repair_if_due();
 	return stats_mallinfo2();
 }
 
@@ -132,7 +133,7 @@ static int clamp_int(size_t v) {
 
 /* Fields that do not fit saturate. */
 ABI struct mallinfo mallinfo(void) {
-	struct mallinfo2 m = stats_mallinfo2();
+	struct mallinfo2 m = mallinfo2();
 	return (struct mallinfo){
 		.arena = clamp_int(m.arena), .ordblks = clamp_int(m.ordblks),
 		.hblks = clamp_int(m.hblks), .hblkhd = clamp_int(m.hblkhd),
@@ -142,12 +143,14 @@ ABI struct mallinfo mallinfo(void) {
 }
 
 ABI void malloc_stats(void) {
+	lifecycle_repair_if_due();
 	stats_print();
 }
 
 ABI int malloc_info(int options, FILE *stream) {
 	if (options != 0)
 		return EINVAL; /* as glibc does, not as its manual says */
+	lifecycle_repair_if_due();
 	return stats_print_xml(stream);
 }
 

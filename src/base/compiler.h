@@ -19,6 +19,8 @@
    that the small variables share a page or two. */
 #define HAK_LAST_IN_BSS __attribute__((common))
 #define HAK_EXPORT __attribute__((visibility("default")))
+/* Reads what others write without order, for a guess: race detectors are not to mind. */
+#define HAK_GUESS __attribute__((no_sanitize("thread")))
 #define HAK_CACHE_LINE 64
 #define HAK_CACHE_ALIGNED __attribute__((aligned(HAK_CACHE_LINE)))
 

@@ -185,8 +185,7 @@ bool block_resize(void *ptr, size_t size, bool wasteful) {
 	struct large *l = large_of((uintptr_t)ptr);
 	if (l != NULL)
 		return size > SC_MAX_SIZE ? large_resize(l, size) : wasteful;
-	return block_usable_size(OP_REALLOC, ptr, &old) && size <= old &&
-		(wasteful || size > old / 2 || old <= 4 * ALLOC_ALIGN);
+	return block_usable_size(OP_REALLOC, ptr, &old) && (wasteful ? size <= old : size_fits_well(old, size));
 }
 
 void *block_move(void *ptr, size_t size) {

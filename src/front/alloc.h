@@ -27,6 +27,11 @@ bool free_block(struct heap *h, void *ptr);
 /* The usable size of a block, not NULL. False: not ours. `op` is the word for reports. */
 bool block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep);
 
+/* Does a block of `old` bytes hold `size`, and would a smaller one not do much better? */
+HAK_INLINE bool size_fits_well(size_t old, size_t size) {
+	return size <= old && (size > old / 2 || old <= 4 * ALLOC_ALIGN);
+}
+
 /* Makes the block hold `size` bytes without moving it. `wasteful`: also where a smaller block would
    do much better. */
 bool block_resize(void *ptr, size_t size, bool wasteful);

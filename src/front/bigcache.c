@@ -73,6 +73,11 @@ static struct large *of_age_node(struct queue_node *n) {
 	return (struct large *)(void *)((char *)n - offsetof(struct large, age_link));
 }
 
+static void count_kept(ptrdiff_t granules) {
+	/* Relaxed: a hint for those without the lock. */
+	__atomic_store_n(&cache.granules, cache.granules + (size_t)granules, __ATOMIC_RELAXED);
+}
+
 static void bin(struct large *l) {
 	unsigned b = bin_of(l->span.granules);
 	list_push(&cache.bin[b], &l->bin_link);
@@ -89,7 +94,7 @@ static void unbin(struct large *l) {
 static void add(struct large *l) {
 	bin(l);
 	queue_append(&cache.age, &l->age_link);
-	cache.granules += l->span.granules;
+	count_kept((ptrdiff_t)l->span.granules);
 	l->freed_ms = cache.now_ms;
 	l->generation = cache.generation;
 	l->kept = true;
@@ -98,7 +103,7 @@ static void add(struct large *l) {
 static void take_out(struct large *l) {
 	unbin(l);
 	queue_remove(&cache.age, &l->age_link);
-	cache.granules -= l->span.granules;
+	count_kept(-(ptrdiff_t)l->span.granules);
 	l->kept = false;
 }
 
@@ -214,7 +219,7 @@ static void join_following(struct large *l) {
 	unbin(l);
 	for (; high != NULL; high = kept_from(end_of(l))) {
 		take_out(high);
-		cache.granules += high->span.granules;
+		count_kept((ptrdiff_t)high->span.granules);
 		join(l, high);
 	}
 	bin(l);

@@ -15,6 +15,8 @@
 #include "space/meta.h"
 #include "space/purge.h"
 
+enum { RECYCLED_TRIES = 4 }; /* ready slabs looked at for blocks that were in use before */
+
 /* `first` is read without the lock: it only ever grows at the front. The rest is under `lock`. */
 static struct {
 	struct lock lock;
@@ -67,6 +69,12 @@ static void put_idle(struct heap *h) {
 	lock_release(&registry.lock);
 }
 
+/* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
+   it would not look like a link. */
+static uintptr_t bin_end(const struct heap *h) {
+	return link_encode((uintptr_t)h | 1);
+}
+
 struct heap *heap_acquire(struct bin *bins, bool locked) {
 	lock_acquire(&registry.lock);
 	struct heap *h = *idle_list(locked);
@@ -79,7 +87,7 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 		return NULL;
 	heap_enter(h); /* until the caller is done with setting up */
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		bins[sc] = (struct bin){ .room = h->classes[sc].capacity,
+		bins[sc] = (struct bin){ .head = bin_end(h), .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
 	h->bins = bins;
 	inbox_open(&h->inbox);
@@ -87,6 +95,19 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 }
 
 /* ---- refill ---- */
+
+/* One of the first ready slabs that has blocks which were in use before. */
+static struct slab *take_recycled(struct heap_class *hc) {
+	struct list_node *n = hc->ready.first;
+	for (unsigned i = 0; n != NULL && i < RECYCLED_TRIES; n = n->next, i++) {
+		struct slab *s = slab_of_ready_node(n);
+		if (s->free_count != 0 || remote_has_blocks(s)) {
+			list_remove(n);
+			return s;
+		}
+	}
+	return NULL;
+}
 
 static struct slab *take_ready(struct heap_class *hc) {
 	if (hc->ready.first == NULL)
@@ -171,8 +192,8 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	return (void *)first;
 }
 
-static void empty_bin(const struct heap_class *hc, struct bin *b) {
-	b->head = link_encode(link_decode(b->head) | 1); /* an end as good as any */
+static void empty_bin(struct heap *h, struct heap_class *hc, struct bin *b) {
+	b->head = bin_end(h);
 	b->room = hc->capacity;
 }
 
@@ -193,7 +214,7 @@ static void *take_spare(struct heap_class *hc, struct bin *b) {
 void heap_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc], full = *b;
-	empty_bin(hc, b);
+	empty_bin(h, hc, b);
 	COUNT(h->count.bin_overflow);
 	if (hc->spare_count == 0) {
 		set_spare(hc, &full);
@@ -228,7 +249,7 @@ static void hide_bins(struct heap *h) {
 		if (hc->spare_count != 0 || b->room >= hc->capacity)
 			continue;
 		set_spare(hc, b);
-		empty_bin(hc, b);
+		empty_bin(h, hc, b);
 	}
 }
 
@@ -247,6 +268,23 @@ static void tick(struct heap *h) {
 		hide_bins(h);
 }
 
+/* Memory that was in use before costs no page fault: if another slab of the class has some, or the current
+   one by what the inbox brings, then that comes before carving. */
+static bool recycle_instead(struct heap *h, struct heap_class *hc) {
+	struct slab *s = take_recycled(hc);
+	if (s == NULL) {
+		heap_drain_inbox(h);
+		if (hc->current->free_count != 0)
+			return true;
+		s = take_recycled(hc);
+	}
+	if (s == NULL)
+		return false;
+	list_push(&hc->ready, &hc->current->ready);
+	hc->current = s;
+	return true;
+}
+
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
@@ -262,8 +300,11 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 				remote_collect(s, false);
 			if (s->free_count != 0)
 				return take_own_list(h, b, s);
-			if (slab_has_uncarved(s))
-				return carve(h, b, s, zerop);
+			if (slab_has_uncarved(s)) {
+				if (!recycle_instead(h, hc))
+					return carve(h, b, s, zerop);
+				continue;
+			}
 		}
 		hc->current = NULL; /* full: what comes home from here on makes it ready */
 		s = own_slab(h, hc);
@@ -289,7 +330,7 @@ static void flush_bin(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	uintptr_t cached = b->head;
-	b->head = 0; /* reads as empty */
+	b->head = bin_end(h);
 	b->room = hc->capacity;
 	heap_send_home(h, cached);
 	if (hc->spare_count == 0)

@@ -8,7 +8,8 @@
  * its slabs, or kept them if adoption is off, and is taken up by the next new thread.
  *
  * A slab of the heap is, per class,
- *   current     where blocks come from now; at most one
+ *   current     where blocks come from now; at most one. Blocks that were in use before, here or in a ready
+ *               slab, come before new ones are carved.
  *   ready       in the ready list: not current, has blocks on its own list or remote list or
  *               uncarved ones
  *   full        neither: all its blocks are out. The first that comes home makes it ready.
@@ -52,6 +53,7 @@ struct heap {
 	uint32_t tag;            /* owner number << TAG_OWNER_SHIFT; constant */
 	bool locked;             /* a locked heap; constant */
 	bool is_first;           /* the process's first heap, which may use the nursery */
+	bool forsaken;           /* no thread has it, but an interrupted call may go on with it */
 	volatile bool busy;      /* its thread is inside a slow path (read after fork); heap_enter */
 	uint64_t looked;         /* at the clock, in os_cycles */
 	size_t grown;            /* bytes by which bins have grown beyond their first capacity */

@@ -95,11 +95,12 @@ void heap_forsake(struct heap *h) {
 		h->classes[sc].spare_count = 0;
 	}
 	h->bins = bins;
+	h->forsaken = true;
 }
 
 /* The heap of a thread that is gone. */
 static bool is_left(const struct heap *h, const struct heap *mine) {
-	return h != mine && h->bins != NULL && !h->locked;
+	return h != mine && h->bins != NULL && !h->locked && !h->forsaken;
 }
 
 void heap_repair_after_fork(struct heap *mine) {

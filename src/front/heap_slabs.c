@@ -26,7 +26,7 @@ void heap_unlink_slab(struct heap *h, struct slab *s) {
 	if (slab_mosaic(s) != NULL)
 		slab_mosaic(s)->list = 0;
 	list_remove(&s->all);
-	h->slabs--;
+	h->slabs -= h->slabs != 0; /* it may be a forsaken heap's (heap_forsake) */
 }
 
 void heap_delete_slab(struct heap *h, struct slab *s) {

@@ -54,12 +54,13 @@ static void *take_from_mosaics(struct heap *h, unsigned sc) {
 /* ---- which slab to open ---- */
 
 static bool is_worth_opening(const struct slab *s, size_t size) {
-	if (s->used > s->capacity * 3u / 4 || s->block_size < MOSAIC_MIN_SIZE)
+	unsigned used = s->used - s->left_remote;
+	if (used > s->capacity * 3u / 4 || s->block_size < MOSAIC_MIN_SIZE)
 		return false;
 	/* Where survivors are strewn at random, a fifth of the free bytes is in holes of three times the mean
 	   and more. */
-	size_t holes = GRANULE - s->used * (size_t)s->block_size;
-	return 3 * (holes / (s->used + 1u)) >= size;
+	size_t holes = GRANULE - used * (size_t)s->block_size;
+	return 3 * (holes / (used + 1u)) >= size;
 }
 
 /* A sparse slab among the first of a class's ready list, if the list is long enough. */

@@ -75,9 +75,8 @@ static bool is_block_of(const struct slab *s, uintptr_t addr, unsigned sc) {
 static bool has_plausible_link(uintptr_t block) {
 	uintptr_t next = link_decode(block_link(block));
 	const struct slab *target = link_target(next);
-	if (target == NULL)
-		return false;
-	return link_is_end(next) ? next == (target->base | 1) : slab_has_block(target, next);
+	/* Ends differ: of a slab, perhaps a deleted one, of a bin that was emptied. */
+	return link_is_end(next) || (target != NULL && slab_has_block(target, next));
 }
 
 /* Walks a list that other threads may be changing: a wrong turn ends the walk, nothing worse. `sc`: the
@@ -137,9 +136,12 @@ HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
 
 /* The block that `addr` lies in; 0: none. */
 static uintptr_t block_around(const struct slab *s, uintptr_t addr) {
-	if (slab_mosaic(s) != NULL)
-		return mosaic_block_at(s, addr);
 	uintptr_t off = addr - s->base;
+	const struct mosaic *m = slab_mosaic(s);
+	if (m != NULL) {
+		uintptr_t begin = mosaic_block_at(m, off);
+		return begin < GRANULE ? s->base + begin : 0;
+	}
 	bool carved = sc_index(s->sc, off) < __atomic_load_n(&s->carved, __ATOMIC_RELAXED);
 	return carved ? addr - off % s->block_size : 0;
 }

@@ -69,6 +69,19 @@ HAK_INLINE void *tcache_alloc(size_t size) {
 	return bin_pop((struct bin *)((char *)hak_tcache.bin + sc_code(size)));
 }
 
+/* The usable size of a block that tcache_free would look at, if it passes the same tests; else 0. */
+HAK_INLINE size_t tcache_usable_size(const void *ptr) {
+	uintptr_t addr = (uintptr_t)ptr;
+	uint32_t code = pagemap_tag(addr) ^ hak_tcache.tag;
+	if (HAK_UNLIKELY(code >= SC_CODE_END))
+		return 0;
+	const struct bin *b = (const struct bin *)((const char *)hak_tcache.bin + code);
+	uint32_t remainder = (uint16_t)addr * b->magic;
+	if (HAK_UNLIKELY(remainder >= b->magic || block_looks_free(addr, b->head)))
+		return 0;
+	return hak_size_classes[code >> SC_CODE_SHIFT].size;
+}
+
 /* The fast path of free: one ownership test, two misuse tests, and is there room? False: nothing has
    been done, take the slow path. */
 HAK_INLINE bool tcache_free(void *ptr) {

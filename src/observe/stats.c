@@ -12,15 +12,16 @@
 #include "space/meta.h"
 #include "space/superslab.h"
 
-static void add_slab(struct slab *s, void *arg) {
+HAK_GUESS static void add_slab(struct slab *s, void *arg) {
 	struct stats *st = arg;
 	uint64_t remote = atomic_load_explicit(&s->remote, memory_order_relaxed);
 	size_t used = __atomic_load_n(&s->used, __ATOMIC_RELAXED);
 	size_t home = remote_is_published(remote) ? used - remote_count(remote) : remote_count(remote);
 	size_t live = used > home ? used - home : 0;
 	size_t size = s->block_size;
-	if (slab_mosaic(s) != NULL && used != 0)
-		size = mosaic_bytes(s) / used;
+	const struct mosaic *m = slab_mosaic(s);
+	if (m != NULL && used != 0)
+		size = mosaic_bytes(m) / used;
 	st->slabs++;
 	st->live_blocks += live;
 	st->live += live * size;

@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "os/lock.h"
+#include "slab/remote.h"
 #include "space/meta.h"
 
 /* `unused` is under `lock`. */
@@ -110,6 +111,16 @@ static void prefetch_blocks(const struct slab *s) {
 		__builtin_prefetch((const void *)(s->base + (size_t)i * s->block_size));
 }
 
+/* Makes holes of the blocks of a list. Their number. */
+static unsigned open_holes(const struct slab *s, struct mosaic *m, uintptr_t link) {
+	unsigned n = 0;
+	for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)), n++) {
+		mark(m, unit_at(s, at), units_of(s->sc), false);
+		set_begin(m, unit_at(s, at), 0);
+	}
+	return n;
+}
+
 bool mosaic_open(struct slab *s) {
 	struct mosaic *m = new_mosaic();
 	if (m == NULL)
@@ -119,10 +130,10 @@ bool mosaic_open(struct slab *s) {
 	mark(m, 0, s->carved * units, true);
 	for (unsigned i = 0; i < s->carved; i++)
 		set_begin(m, i * units, s->sc);
-	for (uintptr_t at = link_decode(s->free); !link_is_end(at); at = link_decode(block_link(at))) {
-		mark(m, unit_at(s, at), units, false);
-		set_begin(m, unit_at(s, at), 0);
-	}
+	open_holes(s, m, s->free);
+	/* Blocks that were left there (remote_unqueue) would stay for ever: nobody looks again. */
+	s->used -= (uint16_t)open_holes(s, m, remote_take_list(s));
+	s->left_remote = 0;
 	m->largest = MOSAIC_UNITS;
 	s->free = slab_end(s);
 	s->free_count = (uint16_t)(MOSAIC_UNITS - s->used * units);
@@ -189,18 +200,19 @@ void mosaic_put(struct slab *s, uintptr_t block) {
 	m->largest = (uint16_t)max_size(m->largest, hole);
 }
 
-unsigned mosaic_class_at(const struct slab *s, uintptr_t addr) {
-	return addr % (1u << MOSAIC_UNIT_SHIFT) == 0 ? get_begin(slab_mosaic(s), unit_at(s, addr)) : 0;
+unsigned mosaic_class_at(const struct mosaic *m, uintptr_t offset) {
+	bool aligned = offset % (1u << MOSAIC_UNIT_SHIFT) == 0;
+	return aligned && offset < GRANULE ? get_begin(m, (unsigned)(offset >> MOSAIC_UNIT_SHIFT)) : 0;
 }
 
-uintptr_t mosaic_block_at(const struct slab *s, uintptr_t addr) {
-	const struct mosaic *m = slab_mosaic(s);
-	for (unsigned unit = unit_at(s, addr) + 1; unit-- > 0;) {
+uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset) {
+	for (unsigned unit = (unsigned)(offset >> MOSAIC_UNIT_SHIFT) + 1; unit-- > 0;) {
 		unsigned sc = get_begin(m, unit);
+		uintptr_t begin = (uintptr_t)unit << MOSAIC_UNIT_SHIFT;
 		if (sc != 0)
-			return addr - addr_of(s, unit) < hak_size_classes[sc].size ? addr_of(s, unit) : 0;
+			return offset - begin < hak_size_classes[sc].size ? begin : GRANULE;
 	}
-	return 0;
+	return GRANULE;
 }
 
 void mosaic_seal(struct slab *s) {
@@ -212,8 +224,7 @@ void mosaic_seal(struct slab *s) {
 		s->used += m->begins[cell] != 0;
 }
 
-size_t mosaic_bytes(const struct slab *s) {
-	const struct mosaic *m = slab_mosaic(s);
+size_t mosaic_bytes(const struct mosaic *m) {
 	size_t bytes = 0;
 	for (unsigned unit = 0; unit < MOSAIC_UNITS; unit++)
 		bytes += hak_size_classes[get_begin(m, unit)].size;

@@ -45,7 +45,7 @@ struct mosaic {
 	uint8_t begins[MOSAIC_UNITS / MOSAIC_CELL_UNITS]; /* class << 1 | unit in the cell; 0: none begins */
 };
 
-/* Opens a slab. What lies on its own list becomes holes, and so does what was never carved. False: out
+/* Opens a slab. What lies on its lists becomes holes, and so does what was never carved. False: out
    of memory. Owner; the caller changes the tag (slab_set_tag) and the lists. */
 bool mosaic_open(struct slab *s);
 
@@ -56,14 +56,15 @@ unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, uintptr_t *linkp
 /* Returns a block to a hole. Owner. */
 void mosaic_put(struct slab *s, uintptr_t block);
 
-/* The address of the block that `addr` lies in; 0: none. Any thread; a guess where others' blocks come and go. */
-uintptr_t mosaic_block_at(const struct slab *s, uintptr_t addr);
+/* Offset of the block that `offset` in the slab lies in; GRANULE: none. Any thread; a guess where others'
+   blocks come and go. */
+uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset);
 
 /* In a fork child, for a slab whose owner is gone: takes all holes for used, counts the blocks. */
 void mosaic_seal(struct slab *s);
 
 /* Bytes of all blocks that are not in holes. A guess, for statistics. */
-size_t mosaic_bytes(const struct slab *s);
+size_t mosaic_bytes(const struct mosaic *m);
 
 /* The slab is deleted: puts the mosaic up for reuse. */
 void mosaic_close(struct slab *s);

@@ -95,10 +95,19 @@ bool remote_collect(struct slab *s, bool clear_queued) {
 	return accept(s, old);
 }
 
+static uintptr_t list_of(const struct slab *s, uint64_t word) {
+	uintptr_t first = remote_first(word);
+	return first != 0 ? link_encode(first) : slab_end(s);
+}
+
 uintptr_t remote_take(struct slab *s) {
 	/* Acquire: the posters' links. Release: as in remote_unqueue. */
-	uintptr_t first = remote_first(atomic_exchange_explicit(&s->remote, 0, memory_order_acq_rel));
-	return first != 0 ? link_encode(first) : slab_end(s);
+	return list_of(s, atomic_exchange_explicit(&s->remote, 0, memory_order_acq_rel));
+}
+
+uintptr_t remote_take_list(struct slab *s) {
+	/* Acquire: the posters' links. */
+	return list_of(s, atomic_fetch_and_explicit(&s->remote, REMOTE_QUEUED, memory_order_acquire));
 }
 
 void remote_unqueue(struct slab *s) {

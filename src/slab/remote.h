@@ -60,6 +60,11 @@ HAK_INLINE uintptr_t remote_first(uint64_t word) {
 	return (uintptr_t)(word & 0x0000fffffffffff0);
 }
 
+/* Are there blocks on the remote list? Relaxed: a hint, for the owner. */
+HAK_INLINE bool remote_has_blocks(const struct slab *s) {
+	return remote_first(atomic_load_explicit(&s->remote, memory_order_relaxed)) != 0;
+}
+
 /* Hands a batch to the slab's owner, or to the pool if it has none. Any thread. */
 void remote_post(struct slab *s, const struct batch *b);
 
@@ -73,6 +78,9 @@ bool remote_collect(struct slab *s, bool clear_queued);
 /* Takes the remote list of a mosaic, and QUEUED with it: the link to its first block. The slab has just
    been taken out of a queue. Owner. */
 uintptr_t remote_take(struct slab *s);
+
+/* Likewise of a slab that is in no hands but the owner's: QUEUED stays as it is. */
+uintptr_t remote_take_list(struct slab *s);
 
 /* Clears QUEUED, leaving the list: for a slab just taken out of a queue whose own list is not
    empty. Owner. */

@@ -114,18 +114,23 @@ HAK_INLINE struct mosaic *slab_mosaic(const struct slab *s) {
 	return atomic_load_explicit(&s->mosaic, memory_order_acquire);
 }
 
+/* The class of the block at `offset` in the slab; 0: none begins there. (The mosaic is passed, not read
+   again: those who look at slabs of others may see one deleted at any moment.) */
+unsigned mosaic_class_at(const struct mosaic *m, uintptr_t offset);
+
 /* The class of the block at `addr`; 0: no block of a mosaic begins there. */
-unsigned mosaic_class_at(const struct slab *s, uintptr_t addr);
 HAK_INLINE unsigned slab_class_at(const struct slab *s, uintptr_t addr) {
-	return HAK_LIKELY(slab_mosaic(s) == NULL) ? s->sc : mosaic_class_at(s, addr);
+	const struct mosaic *m = slab_mosaic(s);
+	return HAK_LIKELY(m == NULL) ? s->sc : mosaic_class_at(m, addr - s->base);
 }
 
 /* Is `addr`, in a granule of the slab, the address of a carved block? Any thread may ask about a block
    it was given. */
 HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
-	if (HAK_UNLIKELY(slab_mosaic(s) != NULL))
-		return mosaic_class_at(s, addr) != 0;
 	uintptr_t off = addr - s->base;
+	const struct mosaic *m = slab_mosaic(s);
+	if (HAK_UNLIKELY(m != NULL))
+		return mosaic_class_at(m, off) != 0;
 	uint32_t index = sc_index(s->sc, off);
 	/* Relaxed: who has a block has it from somebody who saw it carved. */
 	return index < __atomic_load_n(&s->carved, __ATOMIC_RELAXED) && (uintptr_t)index * s->block_size == off;

@@ -86,8 +86,10 @@ void purge_regret(struct superslab *ss) {
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
-	size_t least = max_size(PURGE_FLOOR / GRANULE, (hak_space.live + space_big()) / 4);
-	return max_size(least, min_size(least << purge.regret, PURGE_CEILING / GRANULE));
+	size_t live = hak_space.live + space_big(), ceiling = PURGE_CEILING / GRANULE;
+	size_t least = max_size(PURGE_FLOOR / GRANULE, live / 4);
+	size_t room = ceiling > live ? ceiling - live : 0;
+	return max_size(least, min_size(least << purge.regret, room));
 }
 
 static bool may_purge(void) {

@@ -6,8 +6,8 @@
  *   - amount: free dirty memory may be at most an allowance at any moment;
  *   - age: what has been dirty for longer than the decay (HAKMEM_PURGE_DELAY) goes.
  * The allowance is max(PURGE_FLOOR, live / 4). Regret keeps it from hurting programs that breathe: using
- * memory again that was purged less than a second ago doubles it, up to PURGE_CEILING; a quiet second
- * halves it.
+ * memory again that was purged less than a second ago doubles it, as long as live and dirty memory
+ * together stay below PURGE_CEILING; a quiet second halves it.
  *
  * No madvise at all in a heap smaller than PURGE_HEAP: small processes run in sandboxes that forbid it.
  *

@@ -37,9 +37,9 @@ bool span_alloc(size_t granules, enum span_use use, struct span *span) {
 	unsigned first;
 	bool zero;
 	lock_acquire(space_lock());
-	struct superslab *ss = superslab_take(granules, &first, &zero);
-	if (ss == NULL && superslab_grow())
-		ss = superslab_take(granules, &first, &zero);
+	struct superslab *ss = superslab_take(granules, use, &first, &zero);
+	if (ss == NULL && superslab_grow(use))
+		ss = superslab_take(granules, use, &first, &zero);
 	lock_release(space_lock());
 	if (ss == NULL)
 		return false;

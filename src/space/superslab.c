@@ -26,11 +26,12 @@ struct run_index {
 /* All under `lock`. */
 static struct {
 	struct lock lock;
-	struct run_index free, dirty;               /* SuperSlabs by longest free run, longest dirty run */
-	struct list unused;                         /* descriptors without memory (base 0) */
-	struct superslab *all;                      /* descriptors, linked by `next` */
-	uintptr_t region, region_end;               /* mapped, not yet made SuperSlabs */
-	bool region_huge;
+	struct kind {
+		struct run_index free, dirty;  /* SuperSlabs by longest free run, longest dirty run */
+		uintptr_t region, region_end;  /* mapped, not yet made SuperSlabs */
+	} plain, huge;
+	struct list unused;            /* descriptors without memory (base 0) */
+	struct superslab *all;         /* descriptors, linked by `next` */
 } space;
 
 struct lock *space_lock(void) {
@@ -59,8 +60,9 @@ static void file(struct run_index *index, struct list_node *n, unsigned length) 
 }
 
 void superslab_refile(struct superslab *ss) {
-	file(&space.free, &ss->by_run, longest_run32(ss->free));
-	file(&space.dirty, &ss->by_dirty, longest_run32(ss->free & ~ss->zero));
+	struct kind *kind = ss->huge ? &space.huge : &space.plain;
+	file(&kind->free, &ss->by_run, longest_run32(ss->free));
+	file(&kind->dirty, &ss->by_dirty, longest_run32(ss->free & ~ss->zero));
 }
 
 /* The shortest run that is long enough: keeps whole SuperSlabs whole. */
@@ -76,25 +78,39 @@ static struct list_node *best_fit(struct run_index *index, size_t granules) {
 	}
 }
 
-/* Dirty granules first: they are resident already, and clean ones cost a page fault each. */
-static struct superslab *choose(size_t granules, unsigned *firstp) {
-	struct list_node *n = best_fit(&space.dirty, granules);
-	struct superslab *ss = n != NULL ? of_dirty_node(n) : NULL;
-	uint32_t from = ss != NULL ? ss->free & ~ss->zero : 0;
-	if (ss == NULL) {
-		n = best_fit(&space.free, granules);
-		if (n == NULL)
-			return NULL;
-		ss = of_run_node(n);
-		from = ss->free;
-	}
-	*firstp = (unsigned)find_run32(from, (unsigned)granules);
+static struct superslab *fit_dirty(struct kind *kind, size_t granules, unsigned *firstp) {
+	struct list_node *n = best_fit(&kind->dirty, granules);
+	if (n == NULL)
+		return NULL;
+	struct superslab *ss = of_dirty_node(n);
+	*firstp = (unsigned)find_run32(ss->free & ~ss->zero, (unsigned)granules);
 	return ss;
 }
 
-struct superslab *superslab_take(size_t granules, unsigned *firstp, bool *zerop) {
+static struct superslab *fit(struct kind *kind, size_t granules, unsigned *firstp) {
+	struct list_node *n = best_fit(&kind->free, granules);
+	if (n == NULL)
+		return NULL;
+	struct superslab *ss = of_run_node(n);
+	*firstp = (unsigned)find_run32(ss->free, (unsigned)granules);
+	return ss;
+}
+
+/* Dirty granules first: they are resident already, and clean ones cost a page fault each. */
+static struct superslab *choose(size_t granules, enum span_use use, unsigned *firstp) {
+	struct kind *near = use == SPAN_SLAB ? &space.huge : &space.plain;
+	struct kind *far = use == SPAN_SLAB ? &space.plain : &space.huge;
+	struct superslab *ss = fit_dirty(near, granules, firstp);
+	if (ss == NULL)
+		ss = fit_dirty(far, granules, firstp);
+	if (ss == NULL)
+		ss = fit(near, granules, firstp);
+	return ss == NULL && use == SPAN_SLAB ? fit(far, granules, firstp) : ss;
+}
+
+struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *firstp, bool *zerop) {
 	unsigned first;
-	struct superslab *ss = choose(granules, &first);
+	struct superslab *ss = choose(granules, use, &first);
 	if (ss == NULL)
 		return NULL;
 	uint32_t mask = low_mask32((unsigned)granules) << first;
@@ -129,22 +145,15 @@ static bool map_first_region(void) {
 		return false;
 	uintptr_t start = align_up((uintptr_t)p, SUPERSLAB);
 	uintptr_t end = (uintptr_t)p + 2 * SUPERSLAB;
-	space.region = start;
-	space.region_end = start + SUPERSLAB;
+	space.plain.region = start;
+	space.plain.region_end = start + SUPERSLAB;
 	meta_donate(p, start - (uintptr_t)p);
 	meta_donate((void *)(start + SUPERSLAB), end - (start + SUPERSLAB));
 	return true;
 }
 
-static void ask_for_huge_pages(void) {
-	space.region_huge = hak_settings.thp == THP_ALWAYS ||
-		(hak_settings.thp == THP_AUTO && hak_space.superslabs >= HUGE_AFTER);
-	if (space.region_huge)
-		os_advise_huge((void *)space.region, space.region_end - space.region);
-}
-
-static bool map_region(void) {
-	if (hak_space.superslabs == 0 && map_first_region())
+static bool map_region(struct kind *kind) {
+	if (hak_space.superslabs == 0 && kind == &space.plain && map_first_region())
 		return true;
 	size_t n = hak_space.superslabs / 4;
 	n = n < 1 ? 1 : n > REGION_MAX ? REGION_MAX : n;
@@ -152,11 +161,18 @@ static bool map_region(void) {
 		char *p = os_map_aligned(n * SUPERSLAB, SUPERSLAB);
 		if (p == NULL)
 			continue;
-		space.region = (uintptr_t)p;
-		space.region_end = (uintptr_t)p + n * SUPERSLAB;
+		kind->region = (uintptr_t)p;
+		kind->region_end = (uintptr_t)p + n * SUPERSLAB;
+		if (kind == &space.huge)
+			os_advise_huge(p, n * SUPERSLAB);
 		return true;
 	}
 	return false;
+}
+
+static struct kind *kind_for(enum span_use use) {
+	bool dense = hak_settings.thp == THP_AUTO && hak_space.superslabs >= HUGE_AFTER;
+	return use == SPAN_SLAB && (hak_settings.thp == THP_ALWAYS || dense) ? &space.huge : &space.plain;
 }
 
 static struct superslab *new_descriptor(void) {
@@ -173,20 +189,18 @@ static struct superslab *new_descriptor(void) {
 	return ss;
 }
 
-bool superslab_grow(void) {
-	if (space.region == space.region_end) {
-		if (!map_region())
-			return false;
-		ask_for_huge_pages();
-	}
-	if (!pagemap_cover(space.region, SUPERSLAB_GRANULES))
+bool superslab_grow(enum span_use use) {
+	struct kind *kind = kind_for(use);
+	if (kind->region == kind->region_end && !map_region(kind))
+		return false;
+	if (!pagemap_cover(kind->region, SUPERSLAB_GRANULES))
 		return false;
 	struct superslab *ss = new_descriptor();
 	if (ss == NULL)
 		return false;
-	*ss = (struct superslab){ .next = ss->next, .base = space.region, .free = UINT32_MAX, .zero = UINT32_MAX,
-	                          .huge = space.region_huge };
-	space.region += SUPERSLAB;
+	*ss = (struct superslab){ .next = ss->next, .base = kind->region, .free = UINT32_MAX, .zero = UINT32_MAX,
+	                          .huge = kind == &space.huge };
+	kind->region += SUPERSLAB;
 	pagemap_set(ss->base, SUPERSLAB_GRANULES, TAG_FREE, NULL);
 	hak_space.superslabs++;
 	superslab_refile(ss);
@@ -211,9 +225,9 @@ static bool release(struct superslab *ss) {
 	return true;
 }
 
-size_t superslab_release_empty(void) {
+static size_t release_empty(struct kind *kind) {
 	size_t n = 0;
-	struct list_node *node = space.free.by_length[SUPERSLAB_GRANULES].first;
+	struct list_node *node = kind->free.by_length[SUPERSLAB_GRANULES].first;
 	while (node != NULL) {
 		struct list_node *next = node->next;
 		n += release(of_run_node(node));
@@ -222,10 +236,13 @@ size_t superslab_release_empty(void) {
 	return n;
 }
 
+size_t superslab_release_empty(void) {
+	return release_empty(&space.plain) + release_empty(&space.huge);
+}
+
 void superslab_rebuild(void) {
 	purge_reset();
-	space.region = space.region_end = 0; /* may be half updated: given up */
-	space.free = space.dirty = (struct run_index){ 0 };
+	space.plain = space.huge = (struct kind){ 0 }; /* regions may be half updated: given up */
 	space.unused.first = NULL;
 	hak_space.live = hak_space.superslabs = 0;
 	space_count_dirty(-(ptrdiff_t)hak_space.dirty);

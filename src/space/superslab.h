@@ -31,7 +31,8 @@ struct superslab {
 	struct list_node by_dirty;   /* likewise of its longest run of dirty granules */
 	struct queue_node dirty_link; /* in the dirty queue iff `queued` */
 	bool queued;
-	bool huge;                   /* asked for huge pages */
+	bool huge;                   /* asked for huge pages: for slabs only. A large block need not fill its
+	                                granules, and a huge page would make the rest resident, too. */
 };
 
 /* A run of granules as it is handed out and taken back. */
@@ -88,8 +89,8 @@ void superslab_rebuild(void);
 
 /* ---- for purge.c and span.c: all need the space lock ---- */
 
-/* Takes a run of granules, dirty ones if there are; NULL: no SuperSlab has one. */
-struct superslab *superslab_take(size_t granules, unsigned *firstp, bool *zerop);
+/* Takes a run of granules, dirty ones if there are; NULL: no SuperSlab for this use has one. */
+struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *firstp, bool *zerop);
 
 /* Puts granules back; `dirty`: which of them may be resident. */
 void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty);
@@ -97,8 +98,8 @@ void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty);
 /* Files the SuperSlab under its longest runs again after its masks changed. */
 void superslab_refile(struct superslab *ss);
 
-/* Adds address space. False: the system has none. */
-bool superslab_grow(void);
+/* Adds address space for this use. False: the system has none. */
+bool superslab_grow(enum span_use use);
 
 /* Unmaps SuperSlabs that are wholly free. Number unmapped. */
 size_t superslab_release_empty(void);

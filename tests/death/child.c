@@ -68,8 +68,7 @@ static void exec_child(const char *preload, char *const argv[], int out, int err
 	dup2(out, STDOUT_FILENO);
 	dup2(err, STDERR_FILENO);
 	unsetenv("LD_PRELOAD");
-	/* What is tested is our allocator, also in a build whose default leaves tiny blocks to libc; unless the
-	   test says otherwise. */
+	/* What is tested is our allocator, also in a build whose default leaves tiny blocks to libc. */
 	setenv("HAKMEM_WRAP_TINY", "1", 0);
 	if (wrapper)
 		exec_wrapped(wrapper, preload, argv);

@@ -24,7 +24,8 @@ static const struct {
 	{"_huge", SIZE_HUGE, 3 << 20},
 };
 
-static const struct misuse *const groups[] = {twice_cases, entry_cases, pointer_cases};
+static const struct misuse *const groups[] = {twice_cases, entry_cases, pointer_cases,
+	mosaic_cases};
 
 void expect(const char *format, ...)
 {

@@ -20,7 +20,7 @@ struct misuse {
 };
 
 /* Each ends with a nameless entry. */
-extern const struct misuse twice_cases[], entry_cases[], pointer_cases[];
+extern const struct misuse twice_cases[], entry_cases[], pointer_cases[], mosaic_cases[];
 
 /* Announces an acceptable message: what stands between "hakmem: " and " in misuse[123]". `*` stands
    for anything. The first announcement also names the process that is going to die. */

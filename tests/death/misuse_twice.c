@@ -44,6 +44,39 @@ static void at_once(size_t size)
 	free(opaque(p));
 }
 
+/* The n-th block a thread frees of a size: the first that a cache takes after it was full. */
+static void as_nth(size_t size, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		others[i] = take(size);
+	for (size_t i = 0; i + 1 < n; i++)
+		free(others[i]);
+	expect_double_free(others[n - 1], malloc_usable_size(others[n - 1]));
+	free(others[n - 1]);
+	free(opaque(others[n - 1]));
+}
+
+static void as_17th(size_t size)
+{
+	as_nth(size, 17);
+}
+
+static void as_65th(size_t size)
+{
+	as_nth(size, 65);
+}
+
+static void after_trim(size_t size)
+{
+	void *p = take(size);
+
+	opaque(take(size));
+	malloc_trim(0);
+	expect_double_free(p, malloc_usable_size(p));
+	free(p);
+	free(opaque(p));
+}
+
 /* Announces a second free that comes after those of others. */
 static void expect_after_others(void *ptr)
 {
@@ -310,6 +343,9 @@ static void with_sigabrt_ignored(size_t size)
 
 const struct misuse twice_cases[] = {
 	{"block_freed_twice_at_once", SIZE_EVERY, at_once},
+	{"freed_as_17th_of_its_size_and_again", SIZE_SMALL | SIZE_MEDIUM, as_17th},
+	{"freed_as_65th_of_its_size_and_again", SIZE_SMALL | SIZE_MEDIUM, as_65th},
+	{"freed_after_trim_and_again", SIZE_EVERY, after_trim},
 	{"block_freed_twice_after_few_others", SIZE_EVERY, after_few_others},
 	{"block_freed_twice_after_many_others", SIZE_EVERY, after_many_others},
 	{"block_freed_twice_interleaved", SIZE_EVERY, interleaved},

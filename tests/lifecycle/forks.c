@@ -6,6 +6,7 @@
 #include "../death/cases.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -144,6 +145,41 @@ static void in_handler_of_any_thread(void)
 	fork_start_load(2);
 	start_interrupts(ITIMER_PROF, SIGPROF);
 	work_until_forked(100);
+	_exit(0);
+}
+
+/* As daemons do: the child forks again, amid the same interrupted call, and the grandchild allocates. */
+static void fork_twice_in_handler(int signal)
+{
+	int saved = errno;
+	pid_t child = fork();
+
+	if (child == 0) {
+		alarm(20);
+		pid_t grandchild = fork();
+		if (grandchild == 0)
+			fork_prove_child();
+		fork_expect_success(grandchild);
+		_exit(0);
+	}
+	fork_expect_success(child);
+	forked++;
+	set_next_interrupt();
+	errno = saved;
+}
+
+static void twice_in_handler(void)
+{
+	struct sigaction action = {.sa_handler = fork_twice_in_handler, .sa_flags = SA_RESTART};
+	enum { FORKS = 200 };
+
+	timer = ITIMER_REAL;
+	CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+	set_next_interrupt();
+	while (forked < FORKS) {
+		free(malloc(60000));
+		malloc_trim(0);
+	}
 	_exit(0);
 }
 
@@ -382,6 +418,7 @@ int main(int argc, char **argv)
 		{"fork_of_forked_children_gives_whole_child", many_generations},
 		{"fork_in_handler_gives_whole_child", in_handler_alone},
 		{"fork_in_handler_child_returns_to_interrupted_call", returns_from_handler},
+		{"fork_in_handler_child_forks_again", twice_in_handler},
 		{"fork_in_handler_with_threads_gives_whole_child", in_handler_with_threads},
 		{"fork_in_handler_of_any_thread_gives_whole_child", in_handler_of_any_thread},
 		{"fork_handlers_allocating_work", in_atfork_handlers},

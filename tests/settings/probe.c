@@ -101,7 +101,7 @@ static long count_huge(long mib)
 	long n = 0;
 	FILE *file;
 
-	take((size_t)mib * 8, 128 << 10);
+	take((size_t)mib * 256, 4000);
 	file = fopen("/proc/self/smaps", "r");
 	if (file == NULL)
 		return -1;

@@ -211,6 +211,27 @@ static void refill_adopts_before_it_maps(void **state)
 	push_home(0, 1);
 }
 
+/* New blocks are carved only when no slab of the class has any that were in use before. */
+static void refill_prefers_recycled_blocks(void **state)
+{
+	struct slab *first;
+
+	take(0, PER_SLAB);
+	first = slab_of(blocks[0]);
+	take(PER_SLAB, PER_SLAB + 1);
+	assert_ptr_not_equal(slab_of(blocks[PER_SLAB]), first);
+	while (bin_pop(&bins[SC]) != NULL)
+		continue;
+	free_remotely(1, 4);
+	take(1, 4);
+	for (unsigned i = 1; i < 4; i++)
+		assert_ptr_equal(slab_of(blocks[i]), first);
+	take(PER_SLAB + 1, PER_SLAB + 2);
+	assert_ptr_equal(slab_of(blocks[PER_SLAB + 1]), slab_of(blocks[PER_SLAB]));
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
 static void slab_empty_and_not_needed_deleted(void **state)
 {
 	take(0, 4 * PER_SLAB);
@@ -365,6 +386,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(refill_from_inbox, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_current_while_queued, start, end),
 		cmocka_unit_test_setup_teardown(refill_adopts_before_it_maps, start, end),
+		cmocka_unit_test_setup_teardown(refill_prefers_recycled_blocks, start, end),
 		cmocka_unit_test_setup_teardown(slab_empty_and_not_needed_deleted, start, end),
 		cmocka_unit_test_setup_teardown(capacity_overrun_bin_grows, start, end),
 		cmocka_unit_test_setup_teardown(full_bin_becomes_spare_and_comes_back, start, end),

@@ -134,6 +134,26 @@ static void blocks_of_mosaics_freed_remotely_come_home(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+/* What lies on the remote list when a slab is opened is not lost: all home, all given back. */
+static void blocks_left_on_remote_list_become_holes(void **state)
+{
+	unsigned n;
+
+	for (unsigned i = 0; i < BLOCKS; i += 2 * KEEP)
+		outbox_add(&other->outbox, slab_of(blocks[i]), blocks[i]);
+	outbox_flush(&other->outbox);
+	heap_drain_inbox(heap); /* leaves them: the own lists are not empty */
+	n = take_many(NEW, SLABS * 50);
+	assert_true(heap->count.refill_hole > before.refill_hole);
+	for (unsigned i = 0; i < n; i++)
+		send_home(heap, more[i]);
+	for (unsigned i = KEEP; i < BLOCKS; i += 2 * KEEP)
+		send_home(heap, blocks[i]);
+	for (void *p; (p = bin_pop(&bins[NEW])) != NULL;)
+		send_home(heap, (uintptr_t)p);
+	assert_null(heap->classes[0].all.first);
+}
+
 static void holes_serve_again_and_again(void **state)
 {
 	size_t live = hak_space.live;
@@ -193,6 +213,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(other_class_served_from_sparse_slabs, start_sparse, end),
 		cmocka_unit_test_setup_teardown(blocks_of_mosaics_freed_remotely_come_home, start_sparse,
 			end),
+		cmocka_unit_test_setup_teardown(blocks_left_on_remote_list_become_holes, start_sparse, end),
 		cmocka_unit_test_setup_teardown(holes_serve_again_and_again, start_sparse, end),
 		cmocka_unit_test_setup_teardown(mosaics_of_dead_thread_are_adopted, start_sparse, end),
 		cmocka_unit_test_setup_teardown(small_heap_and_large_classes_left_alone, start_sparse, end),
