@@ -7,7 +7,8 @@
 
 enum { SAID_MOST = 20 }; /* lines about what was not understood: a file may be anything */
 
-/* One reading of all sources. Where a row's value comes from is a bit in one of the sets; later ones win. */
+/* One reading of all sources. Where a row's value comes from is a bit in one of the sets; of several the
+   environment's counts, then the profile's. */
 struct reading {
 	const char *path;
 	uint64_t file, profile, env;

@@ -173,7 +173,8 @@ static void pattern_hostile_ends(void **state)
 		pattern[i] = i % 2 == 0 ? '*' : 'a';
 	pattern[sizeof pattern - 1] = 'b';
 	memset(path, 'a', sizeof path);
-	assert_false(conf_exe_matches((struct text){pattern, sizeof pattern}, (struct text){path, sizeof path}));
+	assert_false(conf_exe_matches((struct text){pattern, sizeof pattern},
+		(struct text){path, sizeof path}));
 }
 
 static void section_of_this_program_holds(void **state)

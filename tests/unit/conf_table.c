@@ -133,8 +133,9 @@ static void word_each_taken_as_its_place(void **state)
 static void value_not_understood_refused(void **state)
 {
 	static const char *const bad[] = {"", " ", "#", "-", "+1", "0x10", "1 2", "1e3", "2-", "--1", "-0",
-		"yess", "ye", "1kk", "1t", "k", "autoauto", "aut", "default lean", "\x01", "\xff\xfe", "18446744073709551617",
-		"99999999999999999999999999999999999999999", "17179869184g", "9223372036854775807s", "-9223372036854775809"};
+		"yess", "ye", "1kk", "1t", "k", "autoauto", "aut", "default lean", "\x01", "\xff\xfe",
+		"18446744073709551617", "99999999999999999999999999999999999999999", "17179869184g",
+		"9223372036854775807s", "-9223372036854775809"};
 
 	for (unsigned i = 0; i < CONF_ROWS; i++)
 		for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
@@ -184,8 +185,8 @@ static void value_of_a_megabyte_refused(void **state)
 /* What is printed is understood again, as the same. */
 static void value_printed_reads_back(void **state)
 {
-	static const char *const values[] = {"0", "1", "-1", "8", "77", "4096", "12345678901", "auto", "always", "never",
-		"lean", "throughput", "3g", "7s"};
+	static const char *const values[] = {"0", "1", "-1", "8", "77", "4096", "12345678901", "auto",
+		"always", "never", "none", "lean", "throughput", "3g", "7s"};
 
 	for (unsigned i = 0; i < CONF_ROWS; i++)
 		for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
