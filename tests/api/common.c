@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define AROUND(n) (n) - 1, (n), (n) + 1
@@ -157,4 +158,14 @@ int check_allocator(void)
 		return 0;
 	fprintf(stderr, "malloc is served by %s\n", object);
 	return 1;
+}
+
+bool is_mappable(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return false;
+	munmap(p, size);
+	return true;
 }

@@ -59,6 +59,9 @@ void *find_function(const char *name);
 size_t resident_bytes(void);
 size_t mapped_bytes(void);
 
+/* Whether so much address space can be had now. An emulator may not hold the program to its limit. */
+bool is_mappable(size_t size);
+
 /* A step of a xorshift generator; `*statep` is not 0. */
 uint64_t random_next(uint64_t *statep);
 

@@ -159,6 +159,8 @@ void limit_address_space(std::size_t more)
 	assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
 	limit.rlim_cur = more ? mapped_bytes() + more : limit.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+	if (more && is_mappable(2 * more))
+		skip();
 }
 
 void *reserve;
