@@ -22,11 +22,11 @@
 #define ABI_ALIAS(target) HAK_EXPORT __attribute__((alias(#target)))
 #endif
 
-ABI void *malloc(size_t size) {
+ABI HAK_HOT void *malloc(size_t size) {
 	return entry_malloc(size);
 }
 
-ABI void free(void *ptr) {
+ABI HAK_HOT void free(void *ptr) {
 	entry_release(ptr);
 }
 
