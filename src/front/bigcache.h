@@ -12,8 +12,8 @@
  * HAKMEM_BIGCACHE_MAX) and in age (the purge delay): the oldest goes first, back to the system.
  *
  * Tags of a kept span: all TAG_LARGE as when it was live (`untouched`); or, once it was cut or joined, its
- * second and last granules say TAG_LARGE_CACHED and point at its descriptor, and so does the first unless
- * it tells of the block that was freed there. The others mean nothing: who finds a descriptor by a
+ * last granule says TAG_LARGE_CACHED and points at its descriptor, and so does its first or, if that one
+ * tells of the block that was freed there, its second. The others mean nothing: who finds a descriptor by a
  * granule looks whether the granule is in its span. Everything under one lock; unmapping outside it.
  */
 #ifndef HAK_FRONT_BIGCACHE_H

@@ -192,7 +192,7 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	return (void *)first;
 }
 
-static void empty_bin(struct heap *h, struct heap_class *hc, struct bin *b) {
+static void empty_bin(const struct heap *h, const struct heap_class *hc, struct bin *b) {
 	b->head = bin_end(h);
 	b->room = hc->capacity;
 }
@@ -330,8 +330,7 @@ static void flush_bin(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	uintptr_t cached = b->head;
-	b->head = bin_end(h);
-	b->room = hc->capacity;
+	empty_bin(h, hc, b);
 	heap_send_home(h, cached);
 	if (hc->spare_count == 0)
 		return;

@@ -29,7 +29,7 @@ static void *take_from(struct heap *h, unsigned sc, struct slab *s) {
 
 /* From the mosaics with holes of one length, of 2^log units and more. */
 static void *take_from_list(struct heap *h, unsigned sc, unsigned log) {
-	unsigned units = hak_size_classes[sc].size >> MOSAIC_UNIT_SHIFT;
+	unsigned units = mosaic_units(sc);
 	struct list_node *n = h->holes[log].first, *next;
 	for (unsigned i = 0; n != NULL && i < TRIES; n = next, i++) {
 		struct slab *s = slab_of_ready_node(n);
@@ -42,7 +42,7 @@ static void *take_from_list(struct heap *h, unsigned sc, unsigned log) {
 }
 
 static void *take_from_mosaics(struct heap *h, unsigned sc) {
-	unsigned units = hak_size_classes[sc].size >> MOSAIC_UNIT_SHIFT;
+	unsigned units = mosaic_units(sc);
 	for (unsigned log = ilog2(units); log < HOLE_LENGTHS; log++) {
 		void *p = take_from_list(h, sc, log);
 		if (p != NULL)

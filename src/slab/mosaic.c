@@ -46,10 +46,6 @@ void mosaic_close(struct slab *s) {
 
 /* ---- units ---- */
 
-static unsigned units_of(unsigned sc) {
-	return hak_size_classes[sc].size >> MOSAIC_UNIT_SHIFT;
-}
-
 static unsigned unit_at(const struct slab *s, uintptr_t addr) {
 	return (unsigned)((addr - s->base) >> MOSAIC_UNIT_SHIFT);
 }
@@ -115,7 +111,7 @@ static void prefetch_blocks(const struct slab *s) {
 static unsigned open_holes(const struct slab *s, struct mosaic *m, uintptr_t link) {
 	unsigned n = 0;
 	for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)), n++) {
-		mark(m, unit_at(s, at), units_of(s->sc), false);
+		mark(m, unit_at(s, at), mosaic_units(s->sc), false);
 		set_begin(m, unit_at(s, at), 0);
 	}
 	return n;
@@ -126,7 +122,7 @@ bool mosaic_open(struct slab *s) {
 	if (m == NULL)
 		return false;
 	prefetch_blocks(s);
-	unsigned units = units_of(s->sc);
+	unsigned units = mosaic_units(s->sc);
 	mark(m, 0, s->carved * units, true);
 	for (unsigned i = 0; i < s->carved; i++)
 		set_begin(m, i * units, s->sc);
@@ -148,7 +144,7 @@ bool mosaic_open(struct slab *s) {
 static unsigned cut_hole(struct slab *s, unsigned sc, unsigned *atp, unsigned end, unsigned max,
                          uintptr_t *linkp) {
 	struct mosaic *m = slab_mosaic(s);
-	unsigned units = units_of(sc), n = 0;
+	unsigned units = mosaic_units(sc), n = 0;
 	for (; n < max && *atp + units <= end; n++, *atp += units) {
 		mark(m, *atp, units, true);
 		set_begin(m, *atp, sc);
@@ -163,7 +159,7 @@ static unsigned cut_hole(struct slab *s, unsigned sc, unsigned *atp, unsigned en
 static unsigned take_between(struct slab *s, unsigned sc, unsigned from, unsigned to, unsigned max,
                              unsigned *largestp, uintptr_t *linkp) {
 	struct mosaic *m = slab_mosaic(s);
-	unsigned units = units_of(sc), align = units & -units, n = 0, end;
+	unsigned units = mosaic_units(sc), align = units & -units, n = 0, end;
 	for (from = next_unit(m, from, false); from < to && n < max; from = next_unit(m, end, false)) {
 		end = next_unit(m, from, true);
 		unsigned first = (unsigned)align_up(from, align), at = first;
@@ -184,14 +180,14 @@ unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, uintptr_t *linkp
 		n += take_between(s, sc, 0, start, max - n, &largest, linkp);
 	if (n < max)
 		m->largest = (uint16_t)largest; /* all holes were looked at */
-	s->free_count -= (uint16_t)(n * units_of(sc));
+	s->free_count -= (uint16_t)(n * mosaic_units(sc));
 	s->used += (uint16_t)n;
 	return n;
 }
 
 void mosaic_put(struct slab *s, uintptr_t block) {
 	struct mosaic *m = slab_mosaic(s);
-	unsigned unit = unit_at(s, block), units = units_of(get_begin(m, unit));
+	unsigned unit = unit_at(s, block), units = mosaic_units(get_begin(m, unit));
 	set_begin(m, unit, 0);
 	mark(m, unit, units, false);
 	s->free_count += (uint16_t)units;

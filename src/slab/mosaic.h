@@ -36,6 +36,11 @@ enum {
 	MOSAIC_MAX_SIZE = 2048, /* larger blocks do not go into holes */
 };
 
+/* Units that a block of class `sc` takes. */
+HAK_INLINE unsigned mosaic_units(unsigned sc) {
+	return hak_size_classes[sc].size >> MOSAIC_UNIT_SHIFT;
+}
+
 struct mosaic {
 	uint64_t used[MOSAIC_UNITS / 64];
 	uint16_t largest;        /* no hole has more units */

@@ -38,6 +38,28 @@ unsigned fixture_count(const struct slab *s, uintptr_t link)
 	return n;
 }
 
+struct slab *fixture_slab_of(uintptr_t block)
+{
+	return pagemap_lookup(block).desc;
+}
+
+uintptr_t fixture_take(struct heap *h, unsigned sc)
+{
+	bool zero;
+	void *p = bin_pop(&h->bins[sc]);
+
+	if (p == NULL)
+		p = heap_refill(h, sc, &zero);
+	CHECK(p != NULL);
+	return (uintptr_t)p;
+}
+
+void fixture_send_home(struct heap *h, uintptr_t block)
+{
+	block_set_link(block, slab_end(fixture_slab_of(block)));
+	heap_send_home(h, link_encode(block));
+}
+
 uint64_t fixture_word(const struct slab *s)
 {
 	return atomic_load(&s->remote);

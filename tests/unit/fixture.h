@@ -3,6 +3,7 @@
 #ifndef UNIT_FIXTURE_H
 #define UNIT_FIXTURE_H
 
+#include "front/heap.h"
 #include "slab/remote.h"
 #include "space/pagemap.h"
 
@@ -18,6 +19,15 @@ void fixture_post(struct slab *s, unsigned first, unsigned count);
 
 /* Number of blocks on a list, found by walking it; all must be blocks of the slab. */
 unsigned fixture_count(const struct slab *s, uintptr_t link);
+
+/* The slab that a block lies in. */
+struct slab *fixture_slab_of(uintptr_t block);
+
+/* A block from the heap's bin, or from a refill of it; there must be one. */
+uintptr_t fixture_take(struct heap *h, unsigned sc);
+
+/* Puts a block of one of the heap's slabs on the slab's own list. */
+void fixture_send_home(struct heap *h, uintptr_t block);
 
 uint64_t fixture_word(const struct slab *s);
 uint32_t fixture_owner(const struct slab *s);

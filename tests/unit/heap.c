@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "fixture.h"
 #include "front/policy.h"
 #include "slab/pool.h"
 
@@ -34,45 +35,23 @@ static int end(void **state)
 	return hak_space.live == 0 && pool_count(SC) == 0 ? 0 : -1;
 }
 
-static uintptr_t take_from(struct heap *h, unsigned sc)
-{
-	bool zero;
-	void *p = bin_pop(&h->bins[sc]);
-
-	if (p == NULL)
-		p = heap_refill(h, sc, &zero);
-	assert_non_null(p);
-	return (uintptr_t)p;
-}
-
-static struct slab *slab_of(uintptr_t block)
-{
-	return pagemap_lookup(block).desc;
-}
-
 static void take(unsigned from, unsigned to)
 {
 	for (unsigned i = from; i < to; i++)
-		blocks[i] = take_from(heap, SC);
-}
-
-static void send_home(uintptr_t block)
-{
-	block_set_link(block, slab_end(slab_of(block)));
-	heap_send_home(heap, link_encode(block));
+		blocks[i] = fixture_take(heap, SC);
 }
 
 static void push_home(unsigned from, unsigned to)
 {
 	for (unsigned i = from; i < to; i++)
-		send_home(blocks[i]);
+		fixture_send_home(heap, blocks[i]);
 }
 
 /* As another thread would. */
 static void free_remotely(unsigned from, unsigned to)
 {
 	for (unsigned i = from; i < to; i++)
-		outbox_add(&other->outbox, slab_of(blocks[i]), blocks[i]);
+		outbox_add(&other->outbox, fixture_slab_of(blocks[i]), blocks[i]);
 	outbox_flush(&other->outbox);
 }
 
@@ -98,9 +77,9 @@ static void refill_first_makes_slab_and_carves(void **state)
 	assert_int_equal(heap->count.refill_fresh - before.refill_fresh, 1);
 	assert_int_equal(heap->count.refill_carve - before.refill_carve, 1);
 	assert_int_equal(pagemap_tag((uintptr_t)p), heap->tag | SC << SC_CODE_SHIFT);
-	assert_int_equal(slab_of((uintptr_t)p)->carved,
+	assert_int_equal(fixture_slab_of((uintptr_t)p)->carved,
 		policy_carve(SC, heap->classes[SC].capacity));
-	send_home((uintptr_t)p);
+	fixture_send_home(heap, (uintptr_t)p);
 }
 
 static void refill_any_class_blocks_apart(void **state)
@@ -109,14 +88,14 @@ static void refill_any_class_blocks_apart(void **state)
 		uint32_t size = hak_size_classes[sc].size;
 		uintptr_t taken[40];
 		for (unsigned i = 0; i < 40; i++) {
-			taken[i] = take_from(heap, sc);
-			assert_true(slab_has_block(slab_of(taken[i]), taken[i]));
+			taken[i] = fixture_take(heap, sc);
+			assert_true(slab_has_block(fixture_slab_of(taken[i]), taken[i]));
 			memset((void *)taken[i], (int)i + 1, size);
 		}
 		for (unsigned i = 0; i < 40; i++)
 			assert_true(bytes_are((void *)taken[i], size, (unsigned char)(i + 1)));
 		for (unsigned i = 0; i < 40; i++)
-			send_home(taken[i]);
+			fixture_send_home(heap, taken[i]);
 	}
 }
 
@@ -136,7 +115,7 @@ static void refill_from_dirty_memory_clears_link(void **state)
 	assert_false(zero);
 	assert_int_equal(block_link(block), 0);
 	assert_int_equal(((unsigned char *)block)[1000], 0xee);
-	send_home(block);
+	fixture_send_home(heap, block);
 }
 
 static void refill_from_own_list_takes_it_whole(void **state)
@@ -146,7 +125,7 @@ static void refill_from_own_list_takes_it_whole(void **state)
 	assert_null(bin_pop(&bins[SC]));
 	take(0, 1);
 	assert_int_equal(heap->count.refill_own - before.refill_own, 1);
-	assert_int_equal(slab_of(blocks[0])->free_count, 0);
+	assert_int_equal(fixture_slab_of(blocks[0])->free_count, 0);
 	assert_int_equal(bins[SC].room, heap->classes[SC].capacity - 19);
 	take(1, 20);
 	assert_int_equal(heap->count.refill_own - before.refill_own, 1);
@@ -196,14 +175,14 @@ static void refill_from_current_while_queued(void **state)
 
 static void refill_adopts_before_it_maps(void **state)
 {
-	uintptr_t block = take_from(other, SC);
+	uintptr_t block = fixture_take(other, SC);
 
 	heap_retire(other);
 	assert_int_equal(pool_count(SC), 1);
 	take(0, 1);
 	assert_int_equal(heap->count.refill_adopt - before.refill_adopt, 1);
 	assert_int_equal(heap->count.refill_fresh - before.refill_fresh, 0);
-	assert_ptr_equal(slab_of(blocks[0]), slab_of(block));
+	assert_ptr_equal(fixture_slab_of(blocks[0]), fixture_slab_of(block));
 	assert_int_equal(pagemap_tag(block), heap->tag | SC << SC_CODE_SHIFT);
 	other = heap_acquire(other_bins, false);
 	blocks[1] = block;
@@ -217,17 +196,17 @@ static void refill_prefers_recycled_blocks(void **state)
 	struct slab *first;
 
 	take(0, PER_SLAB);
-	first = slab_of(blocks[0]);
+	first = fixture_slab_of(blocks[0]);
 	take(PER_SLAB, PER_SLAB + 1);
-	assert_ptr_not_equal(slab_of(blocks[PER_SLAB]), first);
+	assert_ptr_not_equal(fixture_slab_of(blocks[PER_SLAB]), first);
 	while (bin_pop(&bins[SC]) != NULL)
 		continue;
 	free_remotely(1, 4);
 	take(1, 4);
 	for (unsigned i = 1; i < 4; i++)
-		assert_ptr_equal(slab_of(blocks[i]), first);
+		assert_ptr_equal(fixture_slab_of(blocks[i]), first);
 	take(PER_SLAB + 1, PER_SLAB + 2);
-	assert_ptr_equal(slab_of(blocks[PER_SLAB + 1]), slab_of(blocks[PER_SLAB]));
+	assert_ptr_equal(fixture_slab_of(blocks[PER_SLAB + 1]), fixture_slab_of(blocks[PER_SLAB]));
 	heap_destroy_slabs(heap);
 	heap = heap_acquire(bins, false);
 }
@@ -283,7 +262,7 @@ static void full_bin_becomes_spare_and_comes_back(void **state)
 	assert_int_equal(heap->classes[SC].spare_count, capacity);
 	assert_false(heap->classes[SC].overran);
 	for (unsigned i = 2 * capacity; i-- > 0;)
-		assert_int_equal(take_from(heap, SC), blocks[i]);
+		assert_int_equal(fixture_take(heap, SC), blocks[i]);
 	assert_int_equal(heap->count.refill_carve, carved);
 	push_home(0, 2 * capacity);
 }
@@ -328,7 +307,7 @@ static void tick_hides_bins(void **state)
 	heap->looked = 0;
 	assert_true(span_alloc(1, SPAN_SLAB, &span));
 	span_free(&span, GRANULE);
-	(void)take_from(heap, SC - 1);
+	(void)fixture_take(heap, SC - 1);
 	assert_true(heap->looked != 0);
 	assert_null(bin_pop(&bins[SC]));
 	assert_true(heap->classes[SC].spare_count > 0);
@@ -360,10 +339,10 @@ static void whole_list_set_aside_is_used_up_first(void **state)
 
 static void flush_brings_everything_home(void **state)
 {
-	uintptr_t theirs = take_from(other, SC);
+	uintptr_t theirs = fixture_take(other, SC);
 
 	take(0, 3);
-	outbox_add(&heap->outbox, slab_of(theirs), theirs);
+	outbox_add(&heap->outbox, fixture_slab_of(theirs), theirs);
 	push_home(0, 3);
 	heap_flush(heap);
 	assert_int_equal(heap->outbox.used, 0);

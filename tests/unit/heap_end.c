@@ -2,6 +2,7 @@
 /* How a heap ends: with its thread, with adoption off, destroyed, or lost to fork. */
 #include "base/settings.h"
 #include "common.h"
+#include "fixture.h"
 #include "front/heap.h"
 #include "slab/pool.h"
 
@@ -26,40 +27,22 @@ static struct heap *acquire(struct bin *b, bool locked)
 	return h;
 }
 
-static uintptr_t take_from(struct heap *h)
-{
-	bool zero;
-	void *p = bin_pop(&h->bins[SC]);
-
-	if (p == NULL)
-		p = heap_refill(h, SC, &zero);
-	assert_non_null(p);
-	return (uintptr_t)p;
-}
-
 static void take(struct heap *h)
 {
 	for (unsigned i = 0; i < BLOCKS; i++)
-		blocks[i] = take_from(h);
-}
-
-static struct slab *slab_of(uintptr_t block)
-{
-	return pagemap_lookup(block).desc;
+		blocks[i] = fixture_take(h, SC);
 }
 
 static void push_home(struct heap *h)
 {
-	for (unsigned i = 0; i < BLOCKS; i++) {
-		block_set_link(blocks[i], slab_end(slab_of(blocks[i])));
-		heap_send_home(h, link_encode(blocks[i]));
-	}
+	for (unsigned i = 0; i < BLOCKS; i++)
+		fixture_send_home(h, blocks[i]);
 }
 
 static void post_all(void)
 {
 	for (unsigned i = 0; i < BLOCKS; i++) {
-		struct slab *s = slab_of(blocks[i]);
+		struct slab *s = fixture_slab_of(blocks[i]);
 		struct batch one = {blocks[i], blocks[i], 1};
 		block_set_link(blocks[i], slab_end(s));
 		remote_post(s, &one);
@@ -149,7 +132,7 @@ static void destroyed_heap_takes_blocks_along(void **state)
 	struct heap *h = acquire(bins, true);
 
 	take(h);
-	slab_push(slab_of(blocks[99]), blocks[99], blocks[99], 1);
+	slab_push(fixture_slab_of(blocks[99]), blocks[99], blocks[99], 1);
 	heap_destroy_slabs(h);
 	assert_int_equal(hak_space.live, 0);
 	h = acquire(bins, true);
@@ -174,7 +157,7 @@ static void drain_slab_of_former_owner_goes_to_pool(void **state)
 	heap_drain_inbox(h);
 	assert_true(inbox_is_empty(&h->inbox));
 	assert_int_equal(pool_count(SC), 1);
-	assert_int_equal(take_from(h), blocks[0]);
+	assert_int_equal(fixture_take(h, SC), blocks[0]);
 	assert_int_equal(pool_count(SC), 0);
 	heap_flush(h);
 	heap_destroy_slabs(h);
@@ -218,9 +201,9 @@ static void repair_after_fork_busy_heap_is_given_up(void **state)
 	assert_int_equal(pagemap_tag(blocks[0]), SC << SC_CODE_SHIFT);
 	post_all();
 	assert_int_equal(hak_space.live, 1); /* the second slab: some of it was never handed out */
-	blocks[0] = take_from(mine);
+	blocks[0] = fixture_take(mine, SC);
 	assert_int_equal(mine->count.refill_adopt, 1);
-	assert_ptr_equal(slab_of(blocks[0]), slab_of(blocks[99]));
+	assert_ptr_equal(fixture_slab_of(blocks[0]), fixture_slab_of(blocks[99]));
 	heap_destroy_slabs(mine);
 	assert_int_equal(hak_space.live, 0);
 }
@@ -232,7 +215,7 @@ static void repair_after_fork_routes_lost_slab(void **state)
 	struct slab *s;
 
 	take(mine);
-	s = slab_of(blocks[0]);
+	s = fixture_slab_of(blocks[0]);
 	post_all();
 	inbox_take(&mine->inbox, false);
 	heap_repair_after_fork(mine);

@@ -6,6 +6,7 @@
 
 #include "base/settings.h"
 #include "common.h"
+#include "fixture.h"
 #include "front/heap_slabs.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
@@ -22,28 +23,6 @@ static struct bin bins[SC_COUNT], other_bins[SC_COUNT];
 static struct heap *heap, *other;
 static uintptr_t blocks[BLOCKS], more[BLOCKS];
 static struct heap_counters before;
-
-static struct slab *slab_of(uintptr_t block)
-{
-	return pagemap_lookup(block).desc;
-}
-
-static uintptr_t take_from(struct heap *h, unsigned sc)
-{
-	bool zero;
-	void *p = bin_pop(&h->bins[sc]);
-
-	if (p == NULL)
-		p = heap_refill(h, sc, &zero);
-	assert_non_null(p);
-	return (uintptr_t)p;
-}
-
-static void send_home(struct heap *h, uintptr_t block)
-{
-	block_set_link(block, slab_end(slab_of(block)));
-	heap_send_home(h, link_encode(block));
-}
 
 static void fill(uintptr_t block, unsigned sc, unsigned i)
 {
@@ -63,10 +42,10 @@ static int start_sparse(void **state)
 	if (heap == NULL || other == NULL || hak_space.live != 0)
 		return -1;
 	for (unsigned i = 0; i < BLOCKS; i++)
-		blocks[i] = take_from(heap, OLD);
+		blocks[i] = fixture_take(heap, OLD);
 	for (unsigned i = 0; i < BLOCKS; i++)
 		if (i % KEEP != 0)
-			send_home(heap, blocks[i]);
+			fixture_send_home(heap, blocks[i]);
 		else
 			fill(blocks[i], OLD, i);
 	before = heap->count;
@@ -76,7 +55,7 @@ static int start_sparse(void **state)
 static void send_survivors_home(void)
 {
 	for (unsigned i = 0; i < BLOCKS; i += KEEP)
-		send_home(heap, blocks[i]);
+		fixture_send_home(heap, blocks[i]);
 }
 
 static int end(void **state)
@@ -89,8 +68,8 @@ static int end(void **state)
 static unsigned take_many(unsigned sc, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
-		more[i] = take_from(heap, sc);
-		assert_true(slab_has_block(slab_of(more[i]), more[i]));
+		more[i] = fixture_take(heap, sc);
+		assert_true(slab_has_block(fixture_slab_of(more[i]), more[i]));
 		fill(more[i], sc, i + 7);
 	}
 	return n;
@@ -115,7 +94,7 @@ static void other_class_served_from_sparse_slabs(void **state)
 	check_all(NEW, n);
 	assert_int_equal(pagemap_tag(more[0]), heap->tag | TAG_MOSAIC);
 	for (unsigned i = 0; i < n; i++)
-		send_home(heap, more[i]);
+		fixture_send_home(heap, more[i]);
 	send_survivors_home();
 	heap_flush(heap);
 	assert_int_equal(hak_space.live, 0);
@@ -126,9 +105,9 @@ static void blocks_of_mosaics_freed_remotely_come_home(void **state)
 	unsigned n = take_many(NEW, SLABS * 50);
 
 	for (unsigned i = 0; i < n; i++)
-		outbox_add(&other->outbox, slab_of(more[i]), more[i]);
+		outbox_add(&other->outbox, fixture_slab_of(more[i]), more[i]);
 	for (unsigned i = 0; i < BLOCKS; i += KEEP)
-		outbox_add(&other->outbox, slab_of(blocks[i]), blocks[i]);
+		outbox_add(&other->outbox, fixture_slab_of(blocks[i]), blocks[i]);
 	outbox_flush(&other->outbox);
 	heap_flush(heap);
 	assert_int_equal(hak_space.live, 0);
@@ -140,17 +119,17 @@ static void blocks_left_on_remote_list_become_holes(void **state)
 	unsigned n;
 
 	for (unsigned i = 0; i < BLOCKS; i += 2 * KEEP)
-		outbox_add(&other->outbox, slab_of(blocks[i]), blocks[i]);
+		outbox_add(&other->outbox, fixture_slab_of(blocks[i]), blocks[i]);
 	outbox_flush(&other->outbox);
 	heap_drain_inbox(heap); /* leaves them: the own lists are not empty */
 	n = take_many(NEW, SLABS * 50);
 	assert_true(heap->count.refill_hole > before.refill_hole);
 	for (unsigned i = 0; i < n; i++)
-		send_home(heap, more[i]);
+		fixture_send_home(heap, more[i]);
 	for (unsigned i = KEEP; i < BLOCKS; i += 2 * KEEP)
-		send_home(heap, blocks[i]);
+		fixture_send_home(heap, blocks[i]);
 	for (void *p; (p = bin_pop(&bins[NEW])) != NULL;)
-		send_home(heap, (uintptr_t)p);
+		fixture_send_home(heap, (uintptr_t)p);
 	assert_null(heap->classes[0].all.first);
 }
 
@@ -163,7 +142,7 @@ static void holes_serve_again_and_again(void **state)
 		unsigned n = take_many(sizes[round], SLABS * 40);
 		check_all(sizes[round], n);
 		for (unsigned i = 0; i < n; i++)
-			send_home(heap, more[i]);
+			fixture_send_home(heap, more[i]);
 	}
 	assert_true(hak_space.live <= live);
 	send_survivors_home();
@@ -178,7 +157,7 @@ static void mosaics_of_dead_thread_are_adopted(void **state)
 	check_all(NEW, n);
 	heap = heap_acquire(bins, false);
 	for (unsigned i = 0; i < n; i++)
-		outbox_add(&other->outbox, slab_of(more[i]), more[i]);
+		outbox_add(&other->outbox, fixture_slab_of(more[i]), more[i]);
 	outbox_flush(&other->outbox);
 	/* A heap of some size that runs out of a class takes them over. */
 	heap->slabs += SLABS;
@@ -187,9 +166,9 @@ static void mosaics_of_dead_thread_are_adopted(void **state)
 	assert_true(heap->count.refill_hole > before.refill_hole);
 	check_all(NEW, n);
 	for (unsigned i = 0; i < n; i++)
-		outbox_add(&other->outbox, slab_of(more[i]), more[i]);
+		outbox_add(&other->outbox, fixture_slab_of(more[i]), more[i]);
 	for (unsigned i = 0; i < BLOCKS; i += KEEP)
-		outbox_add(&other->outbox, slab_of(blocks[i]), blocks[i]);
+		outbox_add(&other->outbox, fixture_slab_of(blocks[i]), blocks[i]);
 	outbox_flush(&other->outbox);
 }
 
