@@ -6,18 +6,20 @@
 #include "abi/libc.h"
 #include "abi/lifecycle.h"
 #include "base/settings.h"
+#include "front/secure.h"
 
 static bool goes_to_libc(size_t size) {
 	return hak_settings.disable || (!hak_settings.wrap_tiny && size <= SC_TINY_MAX);
 }
 
-static void *alloc_here(size_t size, size_t align, bool zero) {
+static void *alloc_here(size_t size, size_t align, bool zero, const void *caller) {
 	struct heap *h = lifecycle_heap();
 	if (h == NULL) {
 		struct locked_heap *late = lifecycle_late_heap();
 		return late != NULL ? locked_heap_alloc(late, size, align, zero) : NULL;
 	}
 	heap_enter(h);
+	h->caller = caller;
 	void *p = alloc_block(h, size, align, zero);
 	heap_leave(h);
 	return p;
@@ -30,35 +32,56 @@ void *entry_alloc(size_t size, size_t align, bool zero) {
 		if (have)
 			return p;
 	}
-	void *p = alloc_here(size, align, zero);
+	void *p = alloc_here(size, align, zero, __builtin_return_address(0));
 	if (HAK_UNLIKELY(p == NULL))
 		errno = ENOMEM;
 	return p;
 }
 
-/* The pointer is not ours: libc's, or nobody's. */
-static void require_libcs(enum misuse_op op, const void *ptr) {
-	if (!libc_may_own(ptr))
-		misuse_invalid(op, (uintptr_t)ptr);
+void *entry_alloc_as(size_t size, size_t align, unsigned kind) {
+	void *p = entry_alloc(size, align, false);
+	if (secure_is_on() && p != NULL)
+		secure_set_kind(p, (enum block_kind)kind);
+	return p;
 }
 
-void entry_free(void *ptr) {
+/* The pointer is not ours. Is it libc's, or nobody's, which is reported? */
+static bool is_libcs(enum misuse_op op, const void *ptr) {
+	return libc_may_own(ptr) || misuse_invalid(op, (uintptr_t)ptr);
+}
+
+static void release(void *ptr, unsigned kind, const void *caller) {
 	if (ptr == NULL)
 		return;
 	/* The bins this thread frees into take blocks from here on only if it has a heap; a thread that
 	   frees before it allocates anything does not need one. */
 	struct heap *h = hak_tcache.heap;
-	if (h != NULL)
+	if (h != NULL) {
 		heap_enter(h);
-	else
+		h->caller = caller;
+	} else {
 		lifecycle_repair_if_due();
-	bool ours = free_block(h, ptr);
+	}
+	bool ours = free_block_as(h, ptr, kind);
 	if (h != NULL)
 		heap_leave(h);
 	if (HAK_LIKELY(ours))
 		return;
-	require_libcs(OP_FREE, ptr);
-	libc_free(ptr);
+	if (is_libcs(OP_FREE, ptr))
+		libc_free(ptr);
+}
+
+void entry_free(void *ptr) {
+	release(ptr, KIND_MALLOC, __builtin_return_address(0));
+}
+
+void entry_free_as(void *ptr, unsigned kind) {
+	release(ptr, kind, __builtin_return_address(0));
+}
+
+void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
+	if (ptr == NULL || !secure_is_on() || secure_check_sized(ptr, size, align))
+		release(ptr, kind, __builtin_return_address(0));
 }
 
 void *entry_calloc(size_t count, size_t size) {
@@ -96,14 +119,16 @@ void *entry_realloc(void *ptr, size_t size) {
 		return ptr;
 	lifecycle_repair_if_due();
 	size_t old;
-	bool ours = block_usable_size(OP_REALLOC, ptr, &old);
-	if (HAK_UNLIKELY(!ours))
-		require_libcs(OP_REALLOC, ptr);
+	enum block_found found = block_usable_size(OP_REALLOC, ptr, &old);
+	if (HAK_UNLIKELY(found == BLOCK_FOREIGN && !is_libcs(OP_REALLOC, ptr)))
+		found = BLOCK_MISUSED;
+	if (HAK_UNLIKELY(found == BLOCK_MISUSED)) /* and the program goes on */
+		return size != 0 ? entry_malloc(size) : NULL;
 	if (size == 0) {
 		entry_release(ptr);
 		return NULL;
 	}
-	if (HAK_UNLIKELY(!ours))
+	if (HAK_UNLIKELY(found == BLOCK_FOREIGN))
 		return libc_realloc(ptr, size);
 	if (HAK_UNLIKELY(size > PTRDIFF_MAX)) {
 		errno = ENOMEM;
@@ -121,10 +146,9 @@ void *entry_realloc(void *ptr, size_t size) {
 
 size_t entry_usable_size(const void *ptr) {
 	size_t size = 0;
-	if (ptr == NULL || block_usable_size(OP_USABLE_SIZE, ptr, &size))
+	if (ptr == NULL || block_usable_size(OP_USABLE_SIZE, ptr, &size) != BLOCK_FOREIGN)
 		return size;
-	require_libcs(OP_USABLE_SIZE, ptr);
-	return libc_usable_size(ptr);
+	return is_libcs(OP_USABLE_SIZE, ptr) ? libc_usable_size(ptr) : 0;
 }
 
 int entry_trim(size_t keep) {

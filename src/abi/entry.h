@@ -12,10 +12,17 @@
 
 #include "base/bits.h"
 #include "front/alloc.h"
+#include "front/canary.h"
 
 /* `align`: a power of two. */
 HAK_NOINLINE void *entry_alloc(size_t size, size_t align, bool zero);
 HAK_NOINLINE void entry_free(void *ptr);
+
+/* Likewise for calls that go with one another: `kind` is an enum block_kind. `align` 0: not said. */
+HAK_NOINLINE void *entry_alloc_as(size_t size, size_t align, unsigned kind);
+HAK_NOINLINE void entry_free_as(void *ptr, unsigned kind);
+HAK_NOINLINE void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind);
+
 void *entry_realloc(void *ptr, size_t size);
 size_t entry_usable_size(const void *ptr);
 int entry_trim(size_t keep);
@@ -28,6 +35,16 @@ HAK_INLINE void *entry_malloc(size_t size) {
 HAK_INLINE void entry_release(void *ptr) {
 	if (HAK_UNLIKELY(!tcache_free(ptr)))
 		entry_free(ptr);
+}
+
+HAK_INLINE void entry_release_as(void *ptr, unsigned kind) {
+	if (HAK_UNLIKELY(!tcache_free(ptr)))
+		entry_free_as(ptr, kind);
+}
+
+HAK_INLINE void entry_release_sized(void *ptr, size_t size, size_t align, unsigned kind) {
+	if (HAK_UNLIKELY(!tcache_free(ptr)))
+		entry_free_sized(ptr, size, align, kind);
 }
 
 void *entry_calloc(size_t count, size_t size);

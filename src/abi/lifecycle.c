@@ -10,7 +10,10 @@
 #include "base/settings.h"
 #include "front/alloc.h"
 #include "front/bigcache.h"
+#include "front/guard.h"
 #include "front/large.h"
+#include "front/quarantine.h"
+#include "front/secure.h"
 #include "observe/stats.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
@@ -36,11 +39,24 @@ static struct {
 
 /* ---- process ---- */
 
+/* The thread attaches anew at its next slow path. */
+static void forsake_heap(struct tcache *t) {
+	heap_forsake(t->heap);
+	*t = (struct tcache){ .exit_is_seen = t->exit_is_seen, .torn_down = t->torn_down };
+}
+
+/* If hardening is on, what the loader allocated before came from a heap without it, which is left as it
+   is. */
 static void load_settings(char *const *env) {
 	if (process.settings_loaded)
 		return;
 	process.settings_loaded = true;
 	conf_load(env);
+	secure_init();
+	if (hak_settings.secure == 0 || hak_tcache.heap == NULL)
+		return;
+	forsake_heap(&hak_tcache);
+	process.has_main = false; /* it is still alone */
 }
 
 static void fork_prepare(void);
@@ -165,11 +181,13 @@ HAK_NOINLINE static struct heap *attach(void) {
 	if (t->torn_down)
 		return NULL;
 	lifecycle_init();
-	struct heap *h = heap_acquire(t->bin, false);
+	/* Hardening: the cache stays inert, so that every call is out of line. */
+	bool inert = hak_settings.secure != 0;
+	struct heap *h = heap_acquire(inert ? NULL : t->bin, false);
 	if (h == NULL)
 		return NULL;
 	t->heap = h;
-	t->tag = h->tag;
+	t->tag = inert ? 0 : h->tag;
 	/* The thread must have its heap by now, since this allocates. */
 	if (!t->exit_is_seen && !is_main_thread() && !register_exit(h)) {
 		heap_enter(h);
@@ -223,6 +241,8 @@ static void repair_shared(void) {
 	purge_after_fork();
 	repair(large_lock(), large_reset);
 	repair(bigcache_lock(), bigcache_reset);
+	repair(quarantine_lock(), quarantine_reset);
+	repair(guard_lock(), guard_reset);
 	repair(heap_registry_lock(), heap_registry_reset);
 	repair(pagemap_lock(), NULL);
 	repair(meta_lock(), meta_reset);
@@ -238,9 +258,7 @@ static void fork_child(void) {
 	struct heap *mine = hak_tcache.heap;
 	bool interrupted = mine != NULL && mine->busy;
 	if (interrupted) {
-		heap_forsake(mine);
-		hak_tcache = (struct tcache){ .exit_is_seen = hak_tcache.exit_is_seen,
-		                              .torn_down = hak_tcache.torn_down };
+		forsake_heap(&hak_tcache);
 	}
 	if (process.was_threaded) {
 		repair_shared();

@@ -40,12 +40,12 @@ ABI void *realloc(void *ptr, size_t size) {
 
 void free_sized(void *ptr, size_t size);
 ABI void free_sized(void *ptr, size_t size) {
-	entry_release(ptr);
+	entry_release_sized(ptr, size, 0, KIND_MALLOC);
 }
 
 void free_aligned_sized(void *ptr, size_t alignment, size_t size);
 ABI void free_aligned_sized(void *ptr, size_t alignment, size_t size) {
-	entry_release(ptr);
+	entry_release_sized(ptr, size, alignment, KIND_MALLOC);
 }
 
 void cfree(void *ptr);

@@ -50,11 +50,11 @@ static void throw_or_die(size_t size) {
 }
 
 /* As the standard asks: the handler is called until it frees enough, throws, or is gone. */
-HAK_COLD static void *new_failed(size_t size, size_t align) {
+HAK_COLD static void *new_failed(size_t size, size_t align, unsigned kind) {
 	new_handler handler;
 	while ((handler = current_handler()) != NULL) {
 		handler();
-		void *p = entry_aligned(align, size);
+		void *p = entry_alloc_as(size, align, kind);
 		if (p != NULL)
 			return p;
 	}
@@ -62,43 +62,49 @@ HAK_COLD static void *new_failed(size_t size, size_t align) {
 }
 
 /* The nothrow forms: a handler that throws has given up. */
-HAK_COLD static void *new_failed_nothrow(size_t size, size_t align) {
+HAK_COLD static void *new_failed_nothrow(size_t size, size_t align, unsigned kind) {
 	new_handler handler;
 	while ((handler = current_handler()) != NULL) {
 		if (!call_catching(handler))
 			return NULL;
-		void *p = entry_aligned(align, size);
+		void *p = entry_alloc_as(size, align, kind);
 		if (p != NULL)
 			return p;
 	}
 	return NULL;
 }
 
-HAK_COLD static void *new_or_throw(size_t size, size_t align) {
-	void *p = new_failed(size, align);
+HAK_COLD static void *new_or_throw(size_t size, size_t align, unsigned kind) {
+	void *p = new_failed(size, align, kind);
 	if (p == NULL)
 		throw_or_die(size);
 	return p;
 }
 
-HAK_INLINE void *new_plain(size_t size) {
-	void *p = entry_malloc(size);
-	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, ALLOC_ALIGN);
+/* NULL: out of memory. */
+HAK_INLINE void *new_try(size_t size, size_t align, unsigned kind) {
+	void *p = align <= ALLOC_ALIGN ? tcache_alloc(size) : NULL;
+	return HAK_LIKELY(p != NULL) ? p : entry_alloc_as(size, align < ALLOC_ALIGN ? ALLOC_ALIGN : align, kind);
 }
 
-HAK_INLINE void *new_aligned(size_t size, size_t align) {
-	void *p = entry_aligned(align, size);
-	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, align);
+HAK_INLINE void *new_plain(size_t size, unsigned kind) {
+	void *p = new_try(size, ALLOC_ALIGN, kind);
+	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, ALLOC_ALIGN, kind);
 }
 
-HAK_INLINE void *new_nothrow(size_t size) {
-	void *p = entry_malloc(size);
-	return HAK_LIKELY(p != NULL) ? p : new_failed_nothrow(size, ALLOC_ALIGN);
+HAK_INLINE void *new_aligned(size_t size, size_t align, unsigned kind) {
+	void *p = new_try(size, align, kind);
+	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, align, kind);
 }
 
-HAK_INLINE void *new_aligned_nothrow(size_t size, size_t align) {
-	void *p = entry_aligned(align, size);
-	return HAK_LIKELY(p != NULL) ? p : new_failed_nothrow(size, align);
+HAK_INLINE void *new_nothrow(size_t size, unsigned kind) {
+	void *p = new_try(size, ALLOC_ALIGN, kind);
+	return HAK_LIKELY(p != NULL) ? p : new_failed_nothrow(size, ALLOC_ALIGN, kind);
+}
+
+HAK_INLINE void *new_aligned_nothrow(size_t size, size_t align, unsigned kind) {
+	void *p = new_try(size, align, kind);
+	return HAK_LIKELY(p != NULL) ? p : new_failed_nothrow(size, align, kind);
 }
 
 /* ---- the operators: X(C name, mangled name) with the arguments each takes ---- */
@@ -107,38 +113,38 @@ HAK_INLINE void *new_aligned_nothrow(size_t size, size_t align) {
 	ret name params __asm__(mangled); \
 	HAK_EXPORT ret name params body
 
-OPERATOR(void *, op_new, "_Znw" SZ, (size_t size), { return new_plain(size); })
-OPERATOR(void *, op_new_array, "_Zna" SZ, (size_t size), { return new_plain(size); })
+OPERATOR(void *, op_new, "_Znw" SZ, (size_t size), { return new_plain(size, KIND_NEW); })
+OPERATOR(void *, op_new_array, "_Zna" SZ, (size_t size), { return new_plain(size, KIND_NEW_ARRAY); })
 OPERATOR(void *, op_new_nothrow, "_Znw" SZ "RKSt9nothrow_t", (size_t size, const void *tag),
-         { return new_nothrow(size); })
+         { return new_nothrow(size, KIND_NEW); })
 OPERATOR(void *, op_new_array_nothrow, "_Zna" SZ "RKSt9nothrow_t", (size_t size, const void *tag),
-         { return new_nothrow(size); })
+         { return new_nothrow(size, KIND_NEW_ARRAY); })
 OPERATOR(void *, op_new_aligned, "_Znw" SZ "St11align_val_t", (size_t size, size_t align),
-         { return new_aligned(size, align); })
+         { return new_aligned(size, align, KIND_NEW); })
 OPERATOR(void *, op_new_array_aligned, "_Zna" SZ "St11align_val_t", (size_t size, size_t align),
-         { return new_aligned(size, align); })
+         { return new_aligned(size, align, KIND_NEW_ARRAY); })
 OPERATOR(void *, op_new_aligned_nothrow, "_Znw" SZ "St11align_val_tRKSt9nothrow_t",
-         (size_t size, size_t align, const void *tag), { return new_aligned_nothrow(size, align); })
+         (size_t size, size_t align, const void *tag), { return new_aligned_nothrow(size, align, KIND_NEW); })
 OPERATOR(void *, op_new_array_aligned_nothrow, "_Zna" SZ "St11align_val_tRKSt9nothrow_t",
-         (size_t size, size_t align, const void *tag), { return new_aligned_nothrow(size, align); })
+         (size_t size, size_t align, const void *tag), { return new_aligned_nothrow(size, align, KIND_NEW_ARRAY); })
 
-OPERATOR(void, op_delete, "_ZdlPv", (void *p), { entry_release(p); })
-OPERATOR(void, op_delete_array, "_ZdaPv", (void *p), { entry_release(p); })
-OPERATOR(void, op_delete_sized, "_ZdlPv" SZ, (void *p, size_t size), { entry_release(p); })
-OPERATOR(void, op_delete_array_sized, "_ZdaPv" SZ, (void *p, size_t size), { entry_release(p); })
+OPERATOR(void, op_delete, "_ZdlPv", (void *p), { entry_release_as(p, KIND_NEW); })
+OPERATOR(void, op_delete_array, "_ZdaPv", (void *p), { entry_release_as(p, KIND_NEW_ARRAY); })
+OPERATOR(void, op_delete_sized, "_ZdlPv" SZ, (void *p, size_t size), { entry_release_sized(p, size, 0, KIND_NEW); })
+OPERATOR(void, op_delete_array_sized, "_ZdaPv" SZ, (void *p, size_t size), { entry_release_sized(p, size, 0, KIND_NEW_ARRAY); })
 OPERATOR(void, op_delete_nothrow, "_ZdlPvRKSt9nothrow_t", (void *p, const void *tag),
-         { entry_release(p); })
+         { entry_release_as(p, KIND_NEW); })
 OPERATOR(void, op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", (void *p, const void *tag),
-         { entry_release(p); })
+         { entry_release_as(p, KIND_NEW_ARRAY); })
 OPERATOR(void, op_delete_aligned, "_ZdlPvSt11align_val_t", (void *p, size_t align),
-         { entry_release(p); })
+         { entry_release_as(p, KIND_NEW); })
 OPERATOR(void, op_delete_array_aligned, "_ZdaPvSt11align_val_t", (void *p, size_t align),
-         { entry_release(p); })
+         { entry_release_as(p, KIND_NEW_ARRAY); })
 OPERATOR(void, op_delete_sized_aligned, "_ZdlPv" SZ "St11align_val_t",
-         (void *p, size_t size, size_t align), { entry_release(p); })
+         (void *p, size_t size, size_t align), { entry_release_sized(p, size, align, KIND_NEW); })
 OPERATOR(void, op_delete_array_sized_aligned, "_ZdaPv" SZ "St11align_val_t",
-         (void *p, size_t size, size_t align), { entry_release(p); })
+         (void *p, size_t size, size_t align), { entry_release_sized(p, size, align, KIND_NEW_ARRAY); })
 OPERATOR(void, op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t",
-         (void *p, size_t align, const void *tag), { entry_release(p); })
+         (void *p, size_t align, const void *tag), { entry_release_as(p, KIND_NEW); })
 OPERATOR(void, op_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t",
-         (void *p, size_t align, const void *tag), { entry_release(p); })
+         (void *p, size_t align, const void *tag), { entry_release_as(p, KIND_NEW_ARRAY); })

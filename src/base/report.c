@@ -65,6 +65,10 @@ void line_write(struct line *l) {
 	line_char(l, '[');
 	line_dec(l, (uint64_t)getpid());
 	line_char(l, ']');
+	line_write_plain(l);
+}
+
+void line_write_plain(struct line *l) {
 	l->text[l->len++] = '\n';
 	const char *at = l->text;
 	size_t left = l->len;

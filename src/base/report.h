@@ -28,6 +28,9 @@ void line_begin(struct line *l);
 /* Ends with " in NAME[PID]", writes the line to standard error. */
 void line_write(struct line *l);
 
+/* Likewise without that ending. */
+void line_write_plain(struct line *l);
+
 /* line_write, then abort(). */
 _Noreturn HAK_COLD void line_die(struct line *l);
 

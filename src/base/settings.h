@@ -9,6 +9,7 @@
 #include "base/compiler.h"
 
 enum thp_mode { THP_AUTO, THP_ALWAYS, THP_NEVER };
+enum on_error { ERROR_ABORT, ERROR_REPORT, ERROR_IGNORE };
 
 struct settings {
 	bool disable;           /* every request goes to libc */
@@ -22,6 +23,9 @@ struct settings {
 	size_t bigcache_max;    /* bytes BigCache may keep */
 	size_t limit;           /* bytes that may be mapped; 0: as many as the system gives */
 	int64_t purge_delay_ms; /* 0: at once; -1: never */
+	uint32_t secure;        /* level 0..3; front/secure.h */
+	enum on_error on_error; /* what follows a misuse */
+	uint32_t guard_rate;    /* one allocation in so many gets guarded pages; 0: none */
 	bool stats_at_exit;
 	bool verbose;
 };

@@ -4,9 +4,13 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/settings.h"
 #include "front/bigcache.h"
+#include "front/guard.h"
 #include "front/locked_heap.h"
 #include "front/nursery.h"
+#include "front/quarantine.h"
+#include "front/secure.h"
 #include "space/purge.h"
 
 /* ---- allocating ---- */
@@ -20,7 +24,7 @@ static unsigned class_for(size_t size, size_t align) {
 
 /* From the nursery, for a class that has no slab yet. Its blocks are aligned to 16 bytes only. */
 static void *alloc_first(struct heap *h, unsigned sc, size_t align) {
-	if (!h->is_first || h->classes[sc].all.first != NULL || align > ALLOC_ALIGN)
+	if (!h->is_first || h->classes[sc].all.first != NULL || align > ALLOC_ALIGN || secure_has_canaries())
 		return NULL;
 	return nursery_alloc(sc);
 }
@@ -33,30 +37,45 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 		if (p != NULL)
 			return p;
 		p = heap_refill(h, sc, &is_zero);
+		guard_count(h, (int64_t)h->classes[sc].capacity - h->bins[sc].room);
 	}
-	if (p != NULL && zero && !is_zero)
+	/* What is freed is zeroed from level 1 of hardening on. */
+	if (p != NULL && zero && !is_zero && !secure_is_on())
 		memset(p, 0, hak_size_classes[sc].size);
 	return p;
 }
 
 static void *alloc_large(size_t size, size_t align, bool zero) {
 	bool is_zero;
-	struct large *l = large_alloc(size, align, &is_zero);
+	struct large *l = large_alloc(size + secure_room(), align, &is_zero);
 	if (l == NULL)
 		return NULL;
-	if (zero && !is_zero)
+	if ((zero || secure_is_on()) && !is_zero)
 		large_clear(l);
+	if (secure_has_canaries())
+		secure_mark_large(l, size);
 	return l->span.base;
 }
 
 static void *try_alloc(struct heap *h, size_t size, size_t align, bool zero) {
-	unsigned sc = class_for(size, align);
-	return sc != 0 ? alloc_small(h, sc, align, zero) : alloc_large(size, align, zero);
+	unsigned sc = class_for(size + secure_room(), align);
+	if (sc == 0)
+		return alloc_large(size, align, zero);
+	void *p = alloc_small(h, sc, align, zero);
+	if (secure_has_canaries() && p != NULL)
+		secure_mark((uintptr_t)p, sc, size, KIND_MALLOC);
+	return p;
 }
 
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 	if (size > PTRDIFF_MAX)
 		return NULL;
+	guard_count(h, 1);
+	if (guard_is_due(h)) {
+		void *guarded = guard_alloc(h, size, align);
+		if (guarded != NULL)
+			return guarded;
+	}
 	void *p = try_alloc(h, size, align, zero);
 	if (HAK_LIKELY(p != NULL))
 		return p;
@@ -66,6 +85,8 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 }
 
 size_t good_size(size_t size) {
+	if (secure_has_canaries())
+		return large_good_size(size) != 0 ? size : 0;
 	if (size <= SC_MAX_SIZE)
 		return hak_size_classes[sc_of(size)].size;
 	return large_good_size(size);
@@ -75,6 +96,8 @@ bool release_memory(struct heap *h, size_t keep) {
 	uint64_t deleted = h->count.slab_deleted;
 	heap_flush(h);
 	bool any = h->count.slab_deleted != deleted;
+	if (secure_has_canaries())
+		any |= quarantine_flush_large();
 	any |= bigcache_release(keep);
 	any |= purge_all(keep);
 	return any;
@@ -91,15 +114,14 @@ static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 	bin_push(b, block);
 }
 
-/* Is the slab a locked heap's? Such a heap never gives a slab up, so the answer stays true. */
-static bool is_locked_heaps(struct slab *s) {
+bool block_is_locked_heaps(struct slab *s) {
 	/* Acquire: the heap's constant fields. */
 	struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_acquire);
 	return owner != NULL && LIST_ENTRY(owner, struct heap, inbox)->locked;
 }
 
 static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
-	if (h != NULL && !h->locked && !is_locked_heaps(s)) {
+	if (h != NULL && !h->locked && !block_is_locked_heaps(s)) {
 		COUNT(h->count.remote_free);
 		outbox_add(&h->outbox, s, block);
 		return;
@@ -108,45 +130,62 @@ static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
 	remote_post(s, &one);
 }
 
-static void free_large(struct large *l) {
+void block_put(struct heap *h, struct slab *s, uintptr_t block) {
+	if (h != NULL && (pagemap_tag(block) & ~TAG_CODE_MASK) == h->tag)
+		free_local(h, s, block);
+	else
+		free_remote(h, s, block);
+}
+
+static void free_large(struct large *l, unsigned kind) {
 	uintptr_t addr = (uintptr_t)l->span.base;
-	size_t usable = l->usable;
+	size_t size = l->size;
+	if (secure_is_on() && !secure_check_large(OP_FREE, l, kind))
+		return;
 	if (l->heap != NULL)
 		locked_heap_forget(l);
 	if (!large_free(l))
-		misuse_freed(OP_FREE, addr, usable);
+		misuse_freed(OP_FREE, addr, size);
 }
 
 static void free_nursery(uintptr_t addr) {
 	size_t size;
-	misuse_check_nursery(OP_FREE, addr, &size);
+	if (!misuse_check_nursery(OP_FREE, addr, &size))
+		return;
 	if (!nursery_free(addr))
 		misuse_freed(OP_FREE, addr, size);
+	else if (secure_is_on())
+		memset((void *)addr, 0, size);
 }
 
-/* A granule without slab: a large block, or nothing that can be freed. False: not ours. */
-static bool free_other(struct pagemap_entry e, uintptr_t addr) {
-	if (e.tag == TAG_NURSERY) {
-		free_nursery(addr);
-		return true;
-	}
+/* A granule without slab: a block of another sort, or nothing that can be freed. False: not ours. */
+static bool free_other(struct pagemap_entry e, uintptr_t addr, unsigned kind) {
 	struct large *l = e.tag == TAG_LARGE ? large_of(addr) : NULL;
-	if (l == NULL || (uintptr_t)l->span.base != addr) {
-		misuse_check_granule(OP_FREE, e, addr);
-		return false;
-	}
-	free_large(l);
+	if (e.tag == TAG_NURSERY)
+		free_nursery(addr);
+	else if (e.tag == TAG_GUARDED)
+		guard_free(e.desc, addr, kind);
+	else if (l != NULL && (uintptr_t)l->span.base == addr)
+		free_large(l, kind);
+	else
+		return !misuse_check_granule(OP_FREE, e, addr);
 	return true;
 }
 
-bool free_block(struct heap *h, void *ptr) {
+bool free_block_as(struct heap *h, void *ptr, unsigned kind) {
 	uintptr_t addr = (uintptr_t)ptr;
 	struct pagemap_entry e = pagemap_lookup(addr);
 	if (HAK_UNLIKELY(e.tag == TAG_NONE))
 		return false;
 	if (HAK_UNLIKELY(!tag_is_slab(e.tag)))
-		return free_other(e, addr);
-	misuse_check_block(OP_FREE, e.desc, addr);
+		return free_other(e, addr, kind);
+	if (!misuse_check_block(OP_FREE, e.desc, addr))
+		return true;
+	if (secure_is_on()) {
+		if (secure_check(OP_FREE, e.desc, addr, (enum block_kind)kind))
+			secure_free(h, e.desc, addr);
+		return true;
+	}
 	if (h != NULL && (e.tag & ~TAG_CODE_MASK) == h->tag)
 		free_local(h, e.desc, addr);
 	else
@@ -154,41 +193,84 @@ bool free_block(struct heap *h, void *ptr) {
 	return true;
 }
 
+bool free_block(struct heap *h, void *ptr) {
+	return free_block_as(h, ptr, KIND_MALLOC);
+}
+
 /* ---- sizes and resizing ---- */
 
-bool block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
-	uintptr_t addr = (uintptr_t)ptr;
-	struct pagemap_entry e = pagemap_lookup(addr);
-	if (e.tag == TAG_NONE)
+static bool small_usable_size(enum misuse_op op, const struct slab *s, uintptr_t addr, size_t *sizep) {
+	if (!misuse_check_block(op, s, addr) || (secure_is_on() && !secure_check(op, s, addr, KIND_FREED)))
 		return false;
-	if (tag_is_slab(e.tag)) {
-		const struct slab *s = e.desc;
-		misuse_check_block(op, s, addr);
-		*sizep = hak_size_classes[slab_class_at(s, addr)].size;
-		return true;
-	}
-	if (e.tag == TAG_NURSERY) {
-		misuse_check_nursery(op, addr, sizep);
-		return true;
+	*sizep = secure_usable_size(s, addr);
+	return true;
+}
+
+static enum block_found other_usable_size(enum misuse_op op, struct pagemap_entry e, uintptr_t addr,
+                                          size_t *sizep) {
+	if (e.tag == TAG_NURSERY)
+		return misuse_check_nursery(op, addr, sizep) ? BLOCK_OURS : BLOCK_MISUSED;
+	if (e.tag == TAG_GUARDED) {
+		const struct guarded *g = e.desc;
+		*sizep = g->size;
+		return misuse_check_guarded(op, g, addr) ? BLOCK_OURS : BLOCK_MISUSED;
 	}
 	struct large *l = large_of(addr);
-	if (l != NULL && l->span.base == ptr) {
-		*sizep = l->usable;
-		return true;
+	if (l != NULL && (uintptr_t)l->span.base == addr) {
+		*sizep = l->size;
+		return !secure_is_on() || secure_check_large(op, l, KIND_FREED) ? BLOCK_OURS : BLOCK_MISUSED;
 	}
-	misuse_check_granule(op, e, addr);
-	return false;
+	return misuse_check_granule(op, e, addr) ? BLOCK_FOREIGN : BLOCK_MISUSED;
+}
+
+enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
+	uintptr_t addr = (uintptr_t)ptr;
+	struct pagemap_entry e = pagemap_lookup(addr);
+	enum block_found found = BLOCK_FOREIGN;
+	if (tag_is_slab(e.tag))
+		found = small_usable_size(op, e.desc, addr, sizep) ? BLOCK_OURS : BLOCK_MISUSED;
+	else if (e.tag != TAG_NONE)
+		found = other_usable_size(op, e, addr, sizep);
+	if (found == BLOCK_MISUSED)
+		*sizep = 0;
+	return found;
+}
+
+/* What a block could hold where it is, and what it is said to hold from now on. */
+static bool resize_small(uintptr_t addr, size_t size, bool wasteful) {
+	struct pagemap_entry e = pagemap_lookup(addr);
+	size_t room;
+	if (!tag_is_slab(e.tag))
+		return block_usable_size(OP_REALLOC, (void *)addr, &room) == BLOCK_OURS &&
+			(wasteful ? size <= room : size_fits_well(room, size));
+	const struct slab *s = e.desc;
+	room = hak_size_classes[slab_class_at(s, addr)].size - (s->has_canaries ? CANARY_BYTES : 0);
+	if (wasteful ? size > room : !size_fits_well(room, size))
+		return false;
+	if (s->has_canaries)
+		secure_mark(addr, s->sc, size, canary_kind(canary_load(addr, s->block_size)));
+	return true;
 }
 
 bool block_resize(void *ptr, size_t size, bool wasteful) {
-	size_t old;
 	struct large *l = large_of((uintptr_t)ptr);
-	if (l != NULL)
-		return size > SC_MAX_SIZE ? large_resize(l, size) : wasteful;
-	return block_usable_size(OP_REALLOC, ptr, &old) && (wasteful ? size <= old : size_fits_well(old, size));
+	if (l == NULL)
+		return resize_small((uintptr_t)ptr, size, wasteful);
+	size_t room = size + secure_room();
+	if (room <= SC_MAX_SIZE)
+		return wasteful && size <= l->size;
+	if (!large_resize(l, room))
+		return false;
+	if (secure_has_canaries())
+		secure_mark_large(l, size);
+	return true;
 }
 
 void *block_move(void *ptr, size_t size) {
 	struct large *l = large_of((uintptr_t)ptr);
-	return l != NULL && size > SC_MAX_SIZE && large_move(l, size) ? l->span.base : NULL;
+	if (l == NULL || size <= SC_MAX_SIZE || !large_move(l, size + secure_room()))
+		return NULL;
+	if (secure_has_canaries())
+		secure_mark_large(l, size);
+	return l->span.base;
 }

@@ -20,12 +20,21 @@
    `zero`. NULL: out of memory. */
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero);
 
-/* Frees a block that tcache_free refused, not NULL. `h` may be NULL: the thread has no heap. False:
-   not ours. */
+/* Frees a block that tcache_free refused, not NULL. `h` may be NULL: the thread has no heap. `kind`, an
+   enum block_kind: what made the blocks that the caller's like may free. False: not ours. */
+bool free_block_as(struct heap *h, void *ptr, unsigned kind);
 bool free_block(struct heap *h, void *ptr);
 
-/* The usable size of a block, not NULL. False: not ours. `op` is the word for reports. */
-bool block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep);
+/* Brings a small block of slab `s`, which the program has freed, to a bin or its owner. */
+void block_put(struct heap *h, struct slab *s, uintptr_t block);
+
+/* Is the slab a locked heap's? Such a heap never gives a slab up, so the answer stays true. */
+bool block_is_locked_heaps(struct slab *s);
+
+/* The usable size of a block, not NULL. `op` is the word for reports. BLOCK_MISUSED: it is none, which was
+   reported; the size is 0. */
+enum block_found { BLOCK_FOREIGN, BLOCK_OURS, BLOCK_MISUSED };
+enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep);
 
 /* Does a block of `old` bytes hold `size`, and would a smaller one not do much better? */
 HAK_INLINE bool size_fits_well(size_t old, size_t size) {

@@ -6,15 +6,19 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/bigcache.h"
+#include "front/canary.h"
 #include "front/heap_slabs.h"
 #include "front/holes.h"
 #include "front/policy.h"
+#include "front/quarantine.h"
+#include "front/secure.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "slab/pool.h"
 #include "space/meta.h"
 #include "space/purge.h"
 
+enum { SHUFFLED = 8 };        /* blocks carved at a time, at least, where their order is to be random */
 enum { RECYCLED_TRIES = 4 }; /* ready slabs looked at for blocks that were in use before */
 
 /* `first` is read without the lock: it only ever grows at the front. The rest is under `lock`. */
@@ -75,6 +79,24 @@ static uintptr_t bin_end(const struct heap *h) {
 	return link_encode((uintptr_t)h | 1);
 }
 
+/* What hardening needs beside. False: out of memory. */
+static bool harden(struct heap *h) {
+	if (h->own_bins == NULL)
+		h->own_bins = meta_alloc(SC_COUNT * sizeof *h->own_bins);
+	if (secure_has_canaries() && h->quarantine == NULL)
+		h->quarantine = quarantine_new();
+	return h->own_bins != NULL && (!secure_has_canaries() || h->quarantine != NULL);
+}
+
+/* Seeds differ between heaps and processes. */
+static void seed(struct heap *h) {
+	h->random = ((uintptr_t)h ^ os_facts.random[0]) * 0x9e3779b97f4a7c15 | 1;
+	if (hak_settings.guard_rate != 0)
+		h->until_guard = (int64_t)(secure_random(h) % (2 * (uint64_t)hak_settings.guard_rate));
+	if (hak_settings.verbose || secure_has_canaries())
+		h->thread = os_thread_id();
+}
+
 struct heap *heap_acquire(struct bin *bins, bool locked) {
 	lock_acquire(&registry.lock);
 	struct heap *h = *idle_list(locked);
@@ -86,6 +108,13 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 	if (h == NULL)
 		return NULL;
 	heap_enter(h); /* until the caller is done with setting up */
+	if (bins == NULL && !harden(h)) {
+		put_idle(h);
+		return NULL;
+	}
+	if (bins == NULL)
+		bins = h->own_bins;
+	seed(h);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		bins[sc] = (struct bin){ .head = bin_end(h), .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
@@ -126,6 +155,8 @@ static struct slab *fresh_slab(struct heap *h, unsigned sc) {
 	slab_set_tag(s, h->tag);
 	COUNT(h->count.refill_fresh);
 	heap_add_slab(h, s);
+	if (s->has_canaries && !s->has_guard)
+		canary_store(s->base, s->block_size, KIND_FREED, 0);
 	return s;
 }
 
@@ -179,13 +210,22 @@ static uintptr_t link_run(const struct slab *s, uintptr_t first, unsigned n) {
 static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	unsigned capacity = h->classes[s->sc].capacity;
 	unsigned n = policy_carve(s->sc, capacity);
+	if (secure_has_canaries())
+		n = (unsigned)max_size(n, SHUFFLED);
 	n = (unsigned)min_size(n, (size_t)(s->capacity - s->carved));
 	uintptr_t first = s->base + (size_t)s->carved * s->block_size;
 	__atomic_store_n(&s->carved, (uint16_t)(s->carved + n), __ATOMIC_RELAXED);
 	s->used += (uint16_t)n;
+	COUNT(h->count.refill_carve);
+	if (secure_is_on() && !s->fresh_is_zero)
+		memset((void *)first, 0, (size_t)n * s->block_size);
+	if (secure_has_canaries()) {
+		b->head = secure_link_shuffled(h, first, s->block_size, n, slab_end(s));
+		b->room = (int32_t)capacity - (int32_t)n;
+		return bin_pop(b);
+	}
 	b->head = link_run(s, first + s->block_size, n - 1);
 	b->room = (int32_t)capacity - (int32_t)(n - 1);
-	COUNT(h->count.refill_carve);
 	*zerop = s->fresh_is_zero;
 	if (!s->fresh_is_zero)
 		block_set_link(first, 0); /* what was here before must not look like a link */
@@ -344,6 +384,7 @@ static void delete_if_empty(struct heap *h, struct slab *s) {
 }
 
 void heap_flush(struct heap *h) {
+	quarantine_flush(h);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		flush_bin(h, sc);
 	outbox_flush(&h->outbox);

@@ -55,6 +55,12 @@ struct heap {
 	bool is_first;           /* the process's first heap, which may use the nursery */
 	bool forsaken;           /* no thread has it, but an interrupted call may go on with it */
 	volatile bool busy;      /* its thread is inside a slow path (read after fork); heap_enter */
+	const void *caller;      /* return address of the call that the thread is in; for reports */
+	int thread;              /* id of its thread, if reports are to name it; else 0 */
+	int64_t until_guard;     /* blocks until the next is sampled (front/guard.h) */
+	uint64_t random;         /* state of secure_random; not 0 */
+	struct quarantine *quarantine; /* NULL: none */
+	struct bin *own_bins;    /* for a thread heap whose thread's cache stays inert; NULL: not made yet */
 	uint64_t looked;         /* at the clock, in os_cycles */
 	size_t grown;            /* bytes by which bins have grown beyond their first capacity */
 	struct heap *next;       /* registry of all heaps; constant */
@@ -78,7 +84,7 @@ HAK_INLINE void heap_leave(struct heap *h) {
 	h->busy = false;
 }
 
-/* A heap with these bins, which it fills in; recycled or new. It is marked busy: whoever asked clears
+/* A heap with these bins, which it fills in; recycled or new. NULL: with bins of its own. It is marked busy: whoever asked clears
    that when it has made the heap its own. NULL: out of memory. Thread-safe. */
 struct heap *heap_acquire(struct bin *bins, bool locked);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "front/heap_slabs.h"
+#include "front/quarantine.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
 
@@ -79,6 +80,7 @@ void heap_forget_free(struct heap *h) {
 
 static void retire_broken(struct heap *h) {
 	slab_for_each(disown_broken, h);
+	quarantine_forget(h);
 	memset(h->classes, 0, sizeof h->classes);
 	memset(h->holes, 0, sizeof h->holes);
 	h->outbox = (struct outbox){ 0 };

@@ -2,6 +2,7 @@
 #include "front/heap_slabs.h"
 
 #include "base/bits.h"
+#include "front/secure.h"
 #include "slab/mosaic.h"
 
 static struct slab *slab_at(uintptr_t block) {
@@ -31,6 +32,8 @@ void heap_unlink_slab(struct heap *h, struct slab *s) {
 
 void heap_delete_slab(struct heap *h, struct slab *s) {
 	heap_unlink_slab(h, s);
+	if (s->has_canaries)
+		secure_check_slab(s);
 	h->count.slab_deleted++;
 	slab_delete(s);
 }

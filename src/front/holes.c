@@ -2,6 +2,7 @@
 #include "front/holes.h"
 
 #include "base/bits.h"
+#include "base/settings.h"
 #include "front/heap_slabs.h"
 #include "front/policy.h"
 #include "slab/mosaic.h"
@@ -100,7 +101,7 @@ static struct slab *open_slab(struct heap *h, struct slab *s) {
 
 void *holes_refill(struct heap *h, unsigned sc) {
 	size_t size = hak_size_classes[sc].size;
-	if (h->locked || h->slabs < MIN_SLABS || size < MOSAIC_MIN_SIZE || size > MOSAIC_MAX_SIZE)
+	if (hak_settings.secure != 0 || h->locked || h->slabs < MIN_SLABS || size < MOSAIC_MIN_SIZE || size > MOSAIC_MAX_SIZE)
 		return NULL;
 	void *p = take_from_mosaics(h, sc);
 	if (p != NULL)

@@ -4,7 +4,11 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/settings.h"
 #include "front/bigcache.h"
+#include "front/canary.h"
+#include "front/quarantine.h"
+#include "front/secure.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "slab/size_class.h"
@@ -65,7 +69,7 @@ static void count_large(size_t from, size_t to) {
 static void set_usable(struct large *l, size_t usable) {
 	if (!is_big(l))
 		count_large(l->usable, usable);
-	l->usable = usable;
+	l->usable = l->size = usable;
 	l->touched = max_size(l->touched, usable);
 }
 
@@ -99,35 +103,50 @@ static struct large *alloc_in_superslab(size_t size) {
 		__atomic_fetch_sub(&hak_space.alone, l->span.granules, __ATOMIC_RELAXED);
 	}
 	l->touched = l->span.zero ? 0 : l->span.granules << GRANULE_SHIFT;
+	l->guard = 0;
 	pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
 	return l;
 }
 
-static struct large *map_big(size_t granules, size_t align) {
-	size_t bytes = granules << GRANULE_SHIFT;
+/* Everything of the mapping but its first `usable` bytes behind `guard` ones becomes inaccessible. */
+static bool shut_edges(char *p, size_t guard, size_t usable, size_t bytes) {
+	return os_protect(p, guard, false) && os_protect(p + guard + usable, bytes - guard - usable, false);
+}
+
+static struct large *map_big(size_t usable, size_t align, size_t guard) {
+	size_t granules = granules_for(usable), all = granules + 2 * (guard >> GRANULE_SHIFT);
+	size_t bytes = all << GRANULE_SHIFT;
 	struct large *l = large_new_descriptor();
 	if (l == NULL)
 		return NULL;
-	void *p = os_map_aligned(bytes, max_size(align, GRANULE));
-	if (p == NULL || !pagemap_cover((uintptr_t)p, granules)) {
+	char *p = os_map_aligned(bytes, max_size(align, GRANULE));
+	if (p == NULL || !pagemap_cover((uintptr_t)p, all) ||
+	    (guard != 0 && !shut_edges(p, guard, usable, bytes))) {
 		if (p != NULL)
 			os_unmap(p, bytes);
 		large_put_descriptor(l);
 		return NULL;
 	}
-	l->span = (struct span){ .base = p, .granules = granules, .zero = true };
+	l->span = (struct span){ .base = p + guard, .granules = granules, .zero = true };
 	l->touched = 0;
-	pagemap_set((uintptr_t)p, granules, TAG_LARGE, l);
+	l->guard = guard;
+	pagemap_set((uintptr_t)p, all, TAG_LARGE, l);
 	return l;
 }
 
+/* In front of a block of greater alignment guards would cost as much address space again. */
+static bool has_guards(size_t align) {
+	return hak_settings.secure >= 3 && align <= GRANULE;
+}
+
 static struct large *alloc_big(size_t size, size_t align) {
-	size_t granules = granules_for(size);
-	struct large *l = align <= GRANULE ? bigcache_take(granules) : NULL;
+	size_t guard = has_guards(align) ? GRANULE : 0;
+	struct large *l = align <= GRANULE && guard == 0 ? bigcache_take(granules_for(size)) : NULL;
 	if (l != NULL) {
-		l->span.zero = false;
+		l->span.zero = secure_is_on(); /* then it was cleared when it was freed */
+		l->guard = 0;
 	} else {
-		l = map_big(granules, align);
+		l = map_big(size, align, guard);
 	}
 	if (l != NULL)
 		count_big((ptrdiff_t)l->span.granules);
@@ -138,12 +157,14 @@ struct large *large_alloc(size_t size, size_t align, bool *zerop) {
 	size_t usable = large_good_size(max_size(size, 1));
 	if (usable == 0 || align > PTRDIFF_MAX / 2)
 		return NULL;
-	bool big = usable >= LARGE_BIG_MIN || align > GRANULE;
+	bool big = usable >= LARGE_BIG_MIN || align > GRANULE || has_guards(align);
 	struct large *l = big ? alloc_big(usable, align) : alloc_in_superslab(usable);
 	if (l == NULL)
 		return NULL;
 	l->usable = 0;
 	set_usable(l, usable);
+	l->kind = KIND_MALLOC;
+	l->is_shut = false;
 	l->heap = NULL;
 	*zerop = l->span.zero;
 	/* Release: who finds the block by its address sees the descriptor filled in. */
@@ -160,17 +181,44 @@ void large_clear(struct large *l) {
 /* ---- free ---- */
 
 void large_release(struct large *l) {
-	size_t bytes = l->span.granules << GRANULE_SHIFT;
-	size_t usable = l->usable;
-	uintptr_t base = base_of(l);
+	size_t granules = l->span.granules + 2 * (l->guard >> GRANULE_SHIFT);
+	size_t bytes = granules << GRANULE_SHIFT;
+	uintptr_t base = base_of(l), start = base - l->guard;
 	/* Tags first: once unmapped, the addresses may become somebody else's at once. The trace lets a
 	   second free be named. */
-	pagemap_set_tag(base, l->span.granules, TAG_NONE);
-	pagemap_set(base, 1, TAG_LARGE_GONE, (void *)usable);
+	pagemap_set_tag(start, granules, TAG_NONE);
+	pagemap_set(base, 1, TAG_LARGE_GONE, (void *)l->size);
 	/* If the system refuses, the address space is lost but not the memory. */
-	if (!os_unmap((void *)base, bytes))
-		os_purge((void *)base, bytes);
+	if (!os_unmap((void *)start, bytes))
+		os_purge((void *)start, bytes);
 	large_put_descriptor(l);
+}
+
+void large_dispose(struct large *l) {
+	if (!is_big(l)) {
+		struct span span = l->span;
+		span.was_large = true;
+		span.last_size = l->size;
+		size_t touched = l->touched;
+		count_large(l->usable, 0);
+		large_put_descriptor(l);
+		span_free(&span, touched);
+		return;
+	}
+	count_big(-(ptrdiff_t)l->span.granules);
+	if (l->guard != 0)
+		large_release(l);
+	else
+		bigcache_put(l);
+}
+
+/* What was freed must not be seen again. Pages that go back to the system are not only zero, but cost
+   nothing until they are used. */
+static void wipe(struct large *l) {
+	if (os_purge(l->span.base, l->usable))
+		l->touched = 0;
+	else
+		memset(l->span.base, 0, l->usable);
 }
 
 bool large_free(struct large *l) {
@@ -179,18 +227,12 @@ bool large_free(struct large *l) {
 	if (!atomic_compare_exchange_strong_explicit(&l->state, &live, LARGE_FREED,
 	                                             memory_order_acq_rel, memory_order_relaxed))
 		return false;
-	if (!is_big(l)) {
-		struct span span = l->span;
-		span.was_large = true;
-		span.last_size = l->usable;
-		size_t touched = l->touched;
-		count_large(l->usable, 0);
-		large_put_descriptor(l);
-		span_free(&span, touched);
-		return true;
-	}
-	count_big(-(ptrdiff_t)l->span.granules);
-	bigcache_put(l);
+	if (secure_is_on())
+		wipe(l);
+	if (secure_has_canaries())
+		quarantine_add_large(l);
+	else
+		large_dispose(l);
 	return true;
 }
 
@@ -239,13 +281,32 @@ static bool resize_big(struct large *l, size_t granules) {
 	return true;
 }
 
+/* Between its guards: the rest of its last granule is inaccessible, too. */
+static bool resize_guarded(struct large *l, size_t usable) {
+	size_t old = l->usable;
+	char *base = l->span.base;
+	if (granules_for(usable) > l->span.granules)
+		return false;
+	if (usable > old)
+		return os_protect(base + old, usable - old, true);
+	return usable == old || os_protect(base + usable, old - usable, false);
+}
+
+static bool resize_to(struct large *l, size_t usable) {
+	size_t granules = granules_for(usable);
+	if (l->guard != 0)
+		return resize_guarded(l, usable);
+	return granules == l->span.granules || (is_big(l) ? resize_big(l, granules) : resize_in_superslab(l, granules));
+}
+
 bool large_resize(struct large *l, size_t size) {
 	size_t usable = large_good_size(size);
 	if (usable == 0)
 		return false;
-	size_t granules = granules_for(usable);
-	if (granules != l->span.granules &&
-	    !(is_big(l) ? resize_big(l, granules) : resize_in_superslab(l, granules)))
+	/* What is given up is as good as freed. */
+	if (secure_is_on() && usable < l->usable)
+		os_purge((char *)l->span.base + usable, l->usable - usable);
+	if (!resize_to(l, usable))
 		return false;
 	set_usable(l, usable);
 	return true;
@@ -253,7 +314,7 @@ bool large_resize(struct large *l, size_t size) {
 
 bool large_move(struct large *l, size_t size) {
 	size_t usable = large_good_size(size);
-	if (usable == 0 || !is_big(l))
+	if (usable == 0 || !is_big(l) || l->guard != 0)
 		return false;
 	size_t old = l->span.granules;
 	/* An eighth more address space: a block that grows step by step moves only now and then. */
@@ -268,7 +329,7 @@ bool large_move(struct large *l, size_t size) {
 	uintptr_t from = base_of(l);
 	/* Tags first, as in large_release. */
 	pagemap_set_tag(from, old, TAG_NONE);
-	pagemap_set(from, 1, TAG_LARGE_GONE, (void *)l->usable);
+	pagemap_set(from, 1, TAG_LARGE_GONE, (void *)l->size);
 	enum os_move_result moved = MOVE_REFUSED;
 	if (pagemap_cover((uintptr_t)target, granules))
 		moved = os_move((void *)from, old << GRANULE_SHIFT, granules << GRANULE_SHIFT, target);

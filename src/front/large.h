@@ -26,6 +26,10 @@ enum large_state { LARGE_LIVE = 1, LARGE_FREED };
 struct large {
 	struct span span;           /* base, granules */
 	size_t usable;              /* bytes of it the program may use: whole pages */
+	size_t size;                /* bytes it was asked for, if hardening keeps them apart; else as `usable` */
+	size_t guard;               /* inaccessible bytes on either side, beyond `span` */
+	uint8_t kind;               /* enum block_kind: who made it */
+	bool is_shut;               /* freed and inaccessible (front/quarantine.h) */
 	size_t touched;             /* what lies behind its first `touched` bytes reads as zero */
 	_Atomic uint32_t state;
 	struct locked_heap *heap;   /* the first-class heap it belongs to, or NULL */
@@ -51,6 +55,9 @@ void large_release(struct large *l);
 
 /* Frees the block. False: somebody else freed it already. */
 bool large_free(struct large *l);
+
+/* Gives up a block that large_free put into quarantine. */
+void large_dispose(struct large *l);
 
 /* Makes the block hold `size` > SC_MAX_SIZE bytes where it is. */
 bool large_resize(struct large *l, size_t size);

@@ -1,24 +1,82 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/misuse.h"
 
+#include <stdlib.h>
+
 #include "base/report.h"
+#include "base/settings.h"
+#include "front/details.h"
+#include "front/guard.h"
 #include "front/heap.h"
 #include "front/large.h"
 #include "front/nursery.h"
+#include "front/secure.h"
 #include "front/tcache.h"
+#include "os/os.h"
 #include "slab/mosaic.h"
 
 static const char *const op_names[] = { "free", "realloc", "malloc_usable_size" };
 
 /* ---- reports ---- */
 
-static void line_block_size(struct line *l, size_t size) {
-	line_str(l, " (");
-	line_dec(l, size);
-	line_str(l, "-byte block");
+enum { REPORTS_MOST = 100 }; /* lines, if the program goes on after them */
+
+static struct {
+	_Atomic int thread; /* that is reporting; 0: none */
+	unsigned said;      /* that thread's */
+	bool has_details;   /* were written; likewise */
+} reports;
+
+const void *misuse_caller(void) {
+	return hak_tcache.heap != NULL ? hak_tcache.heap->caller : NULL;
 }
 
-void misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
+/* The others wait until the process is gone, but not for ever: a handler of SIGABRT may keep it. False: it is
+   this thread that is reporting, and stumbled. */
+static bool begin_report(int thread) {
+	uint64_t started = os_now_ms();
+	int none = 0;
+	/* Acquire and release: what the reporting thread alone touches. */
+	while (!atomic_compare_exchange_strong_explicit(&reports.thread, &none, thread, memory_order_acquire,
+	                                                memory_order_relaxed)) {
+		if (none == thread || os_now_ms() - started > 1000)
+			return false;
+		none = 0;
+		os_pause();
+	}
+	return true;
+}
+
+static void end_report(void) {
+	atomic_store_explicit(&reports.thread, 0, memory_order_release);
+}
+
+/* Ends the line and, unless told otherwise, the process. False. */
+HAK_COLD static bool finish(struct line *l, uintptr_t addr) {
+	if (hak_settings.on_error == ERROR_IGNORE)
+		return false;
+	bool is_first = begin_report(os_thread_id());
+	if (is_first && ++reports.said <= REPORTS_MOST)
+		line_write(l);
+	if (is_first && !reports.has_details && (hak_settings.verbose || hak_settings.secure >= 2)) {
+		reports.has_details = true;
+		details_write(addr);
+	}
+	if (hak_settings.on_error == ERROR_ABORT)
+		abort();
+	if (is_first)
+		end_report();
+	return false;
+}
+
+static void line_block(struct line *l, uintptr_t block, size_t size) {
+	line_ptr(l, (void *)block);
+	line_str(l, " (");
+	line_dec(l, size);
+	line_str(l, "-byte block)");
+}
+
+bool misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
 	struct line l;
 	line_begin(&l);
 	if (op == OP_FREE) {
@@ -27,36 +85,82 @@ void misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
 		line_str(&l, op_names[op]);
 		line_str(&l, " of freed block ");
 	}
-	line_ptr(&l, (void *)addr);
-	line_block_size(&l, size);
-	line_str(&l, ")");
-	line_die(&l);
+	line_block(&l, addr, size);
+	return finish(&l, addr);
 }
 
-_Noreturn HAK_COLD static void die_interior(enum misuse_op op, uintptr_t addr, uintptr_t block,
-                                            size_t size) {
+HAK_COLD static bool interior(enum misuse_op op, uintptr_t addr, uintptr_t block, size_t size) {
 	struct line l;
 	line_begin(&l);
 	line_str(&l, op_names[op]);
 	line_str(&l, " of interior pointer ");
 	line_ptr(&l, (void *)addr);
-	line_block_size(&l, size);
-	line_str(&l, " at ");
+	line_str(&l, " (");
+	line_dec(&l, size);
+	line_str(&l, "-byte block at ");
 	line_ptr(&l, (void *)block);
 	line_str(&l, ")");
-	line_die(&l);
+	return finish(&l, addr);
 }
 
-void misuse_invalid(enum misuse_op op, uintptr_t addr) {
+bool misuse_invalid(enum misuse_op op, uintptr_t addr) {
 	struct pagemap_entry e = pagemap_lookup(addr);
 	if (e.tag == TAG_LARGE_GONE && addr % GRANULE == 0)
-		misuse_freed(op, addr, (size_t)e.desc);
+		return misuse_freed(op, addr, (size_t)e.desc);
 	struct line l;
 	line_begin(&l);
 	line_str(&l, op_names[op]);
 	line_str(&l, " of invalid pointer ");
 	line_ptr(&l, (void *)addr);
-	line_die(&l);
+	return finish(&l, addr);
+}
+
+bool misuse_written(enum misuse_where where, uintptr_t block, size_t size) {
+	struct line l;
+	line_begin(&l);
+	line_str(&l, where == MISUSE_BEHIND ? "write behind " :
+	             where == MISUSE_BEFORE ? "write before " : "write after free to ");
+	line_block(&l, block, size);
+	return finish(&l, block);
+}
+
+bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, size_t size) {
+	struct line l;
+	line_begin(&l);
+	line_str(&l, "access to ");
+	line_ptr(&l, (void *)addr);
+	if (where == MISUSE_BETWEEN) {
+		line_str(&l, " between slabs");
+		return finish(&l, addr);
+	}
+	line_str(&l, where == MISUSE_BEHIND ? " behind " : where == MISUSE_BEFORE ? " before " : " after free of ");
+	line_block(&l, block, size);
+	return finish(&l, addr);
+}
+
+bool misuse_kinds(uintptr_t block, size_t size, unsigned by, unsigned made) {
+	static const char *const by_names[] = { "", "free", "delete", "delete[]" };
+	static const char *const made_names[] = { "", "malloc", "new", "new[]" };
+	struct line l;
+	line_begin(&l);
+	line_str(&l, by_names[by]);
+	line_str(&l, " of ");
+	line_block(&l, block, size);
+	line_str(&l, " made by ");
+	line_str(&l, made_names[made]);
+	return finish(&l, block);
+}
+
+bool misuse_wrong(uintptr_t block, size_t size, const char *what, size_t value) {
+	struct line l;
+	line_begin(&l);
+	line_str(&l, "free of ");
+	line_block(&l, block, size);
+	line_str(&l, " with ");
+	line_str(&l, what);
+	line_str(&l, " ");
+	line_dec(&l, value);
+	return finish(&l, block);
 }
 
 /* ---- is a block on a free list? ---- */
@@ -142,62 +246,71 @@ static uintptr_t block_around(const struct slab *s, uintptr_t addr) {
 		uintptr_t begin = mosaic_block_at(m, off);
 		return begin < GRANULE ? s->base + begin : 0;
 	}
-	bool carved = sc_index(s->sc, off) < __atomic_load_n(&s->carved, __ATOMIC_RELAXED);
+	uint32_t index = sc_index(s->sc, off);
+	bool carved = index < __atomic_load_n(&s->carved, __ATOMIC_RELAXED) && index >= slab_reserved(s);
 	return carved ? addr - off % s->block_size : 0;
 }
 
-void misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr) {
+bool misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr) {
 	uintptr_t block = block_around(s, addr);
 	if (block == 0)
-		misuse_invalid(op, addr);
-	size_t size = hak_size_classes[slab_class_at(s, block)].size;
+		return misuse_invalid(op, addr);
 	if (block != addr)
-		die_interior(op, addr, block, size);
+		return interior(op, addr, block, secure_usable_size(s, block));
 	if (block_is_free(s, addr))
-		misuse_freed(op, addr, size);
+		return misuse_freed(op, addr, secure_usable_size(s, block));
+	return true;
 }
 
-void misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep) {
+bool misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep) {
 	uintptr_t block;
 	unsigned sc;
 	enum nursery_state state = nursery_find(addr, &block, &sc);
 	if (state == NURSERY_UNUSED)
-		misuse_invalid(op, addr);
+		return misuse_invalid(op, addr);
 	*sizep = hak_size_classes[sc].size;
 	if (state == NURSERY_INSIDE)
-		die_interior(op, addr, block, *sizep);
+		return interior(op, addr, block, *sizep);
 	if (state == NURSERY_FREED)
-		misuse_freed(op, addr, *sizep);
+		return misuse_freed(op, addr, *sizep);
+	return true;
 }
 
-static void check_large(enum misuse_op op, const struct large *l, uintptr_t addr) {
+bool misuse_check_guarded(enum misuse_op op, const struct guarded *g, uintptr_t addr) {
+	bool live = __atomic_load_n(&g->kind, __ATOMIC_ACQUIRE) != KIND_FREED;
+	if (live && addr == g->ptr)
+		return true;
+	if (!live && addr == g->ptr && g->made.thread != 0)
+		return misuse_freed(op, addr, g->size);
+	if (live && addr - g->ptr < g->size)
+		return interior(op, addr, g->ptr, g->size);
+	return misuse_invalid(op, addr);
+}
+
+static bool check_large(enum misuse_op op, const struct large *l, uintptr_t addr) {
 	uintptr_t base = (uintptr_t)l->span.base;
 	/* Acquire: what was freed has its final size. */
 	bool live = atomic_load_explicit(&l->state, memory_order_acquire) == LARGE_LIVE;
 	if (addr == base && !live)
-		misuse_freed(op, addr, l->usable);
+		return misuse_freed(op, addr, l->size);
 	if (live && addr - base < l->usable)
-		die_interior(op, addr, base, l->usable);
-	misuse_invalid(op, addr);
+		return interior(op, addr, base, l->size);
+	return misuse_invalid(op, addr);
 }
 
-void misuse_check_granule(enum misuse_op op, struct pagemap_entry e, uintptr_t addr) {
+bool misuse_check_granule(enum misuse_op op, struct pagemap_entry e, uintptr_t addr) {
 	size_t size = (size_t)e.desc;
 	switch (e.tag) {
 	case TAG_LARGE:
-		check_large(op, e.desc, addr);
-		return;
+		return check_large(op, e.desc, addr);
 	case TAG_LARGE_GONE:
-		return;
+		return true;
 	case TAG_LARGE_FREED:
-		if (addr % GRANULE == 0)
-			misuse_freed(op, addr, size);
-		misuse_invalid(op, addr);
+		return addr % GRANULE == 0 ? misuse_freed(op, addr, size) : misuse_invalid(op, addr);
 	case TAG_LARGE_CACHED:
-		misuse_invalid(op, addr);
+		return misuse_invalid(op, addr);
 	default:
-		if (size != 0 && addr % GRANULE % size == 0)
-			misuse_freed(op, addr, size);
-		misuse_invalid(op, addr);
+		return size != 0 && addr % GRANULE % size == 0 ? misuse_freed(op, addr, size)
+		                                               : misuse_invalid(op, addr);
 	}
 }

@@ -1,36 +1,65 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Misuse: telling a wrong pointer from a right one on the slow paths, and the one line that ends the
- * program. Nothing here changes the heap.
+ * Misuse: telling a wrong pointer from a right one on the slow paths, and what is said of it. Nothing here
+ * changes the heap.
+ *
+ * HAKMEM_ON_ERROR decides what follows: with `abort` no report returns; else all of them return false, and
+ * whoever asked leaves the block alone.
  */
 #ifndef HAK_FRONT_MISUSE_H
 #define HAK_FRONT_MISUSE_H
 
 #include "front/tcache.h"
 
+struct guarded;
+
 /* What the program asked for; the word the report uses. */
 enum misuse_op { OP_FREE, OP_REALLOC, OP_USABLE_SIZE };
 
-/* misuse_check_block when something does not look right. */
-HAK_COLD void misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr);
+/* Where it wrote, or tried to read or write. */
+enum misuse_where { MISUSE_BEHIND, MISUSE_BEFORE, MISUSE_AFTER_FREE, MISUSE_BETWEEN };
 
-/* Returns if `addr`, which lies in a granule of `s`, is a block that is with the program. */
-HAK_INLINE void misuse_check_block(enum misuse_op op, const struct slab *s, uintptr_t addr) {
+/* misuse_check_block when something does not look right. */
+HAK_COLD bool misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr);
+
+/* Is `addr`, which lies in a granule of `s`, a block that is with the program? */
+HAK_INLINE bool misuse_check_block(enum misuse_op op, const struct slab *s, uintptr_t addr) {
 	if (HAK_UNLIKELY(!slab_has_block(s, addr) || block_looks_free(addr, slab_end(s))))
-		misuse_suspect(op, s, addr);
+		return misuse_suspect(op, s, addr);
+	return true;
 }
 
-/* An address in the nursery. Returns if it is a live block; `sizep`: its size. */
-void misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep);
+/* An address in the nursery. Is it a live block? `sizep`: its size. */
+bool misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep);
 
-/* An address whose granule holds no slab, and which is not a live large block. Returns only if it
-   need not be ours after all. */
-void misuse_check_granule(enum misuse_op op, struct pagemap_entry e, uintptr_t addr);
+/* Likewise for an address in the granule of a guarded block. */
+bool misuse_check_guarded(enum misuse_op op, const struct guarded *g, uintptr_t addr);
 
-/* `addr` is a large block that is free. */
-_Noreturn HAK_COLD void misuse_freed(enum misuse_op op, uintptr_t addr, size_t size);
+/* An address whose granule holds no slab, and which is not a live large block. True: it need not be ours
+   after all. */
+bool misuse_check_granule(enum misuse_op op, struct pagemap_entry e, uintptr_t addr);
+
+/* ---- reports ---- */
+
+/* `addr` is a block that is free. */
+HAK_COLD bool misuse_freed(enum misuse_op op, uintptr_t addr, size_t size);
 
 /* `addr` is nobody's, or nobody's any longer. */
-_Noreturn HAK_COLD void misuse_invalid(enum misuse_op op, uintptr_t addr);
+HAK_COLD bool misuse_invalid(enum misuse_op op, uintptr_t addr);
+
+/* A block of `size` bytes was written to where nobody may. */
+HAK_COLD bool misuse_written(enum misuse_where where, uintptr_t block, size_t size);
+
+/* The program touched `addr`, which is inaccessible, near that block. */
+HAK_COLD bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, size_t size);
+
+/* The block is freed by what goes with `by`, an enum block_kind, but was made by `made`. */
+HAK_COLD bool misuse_kinds(uintptr_t block, size_t size, unsigned by, unsigned made);
+
+/* The block is freed with a `what` that it has not. */
+HAK_COLD bool misuse_wrong(uintptr_t block, size_t size, const char *what, size_t value);
+
+/* Where the program called the slow path that the thread is in; NULL: not known. */
+const void *misuse_caller(void);
 
 #endif

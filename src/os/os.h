@@ -47,6 +47,10 @@ bool os_unmap(void *addr, size_t size);
    the system refuses; contents are then unspecified but the memory stays usable. */
 bool os_purge(void *addr, size_t size);
 
+/* Makes pages inaccessible, or readable and writable again. False if the system refuses; some of them
+   may then have changed. */
+bool os_protect(void *addr, size_t size, bool accessible);
+
 /* Asks for huge pages. Advice only. */
 void os_advise_huge(void *addr, size_t size);
 

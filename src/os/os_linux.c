@@ -178,6 +178,11 @@ bool os_purge(void *addr, size_t size) {
 	return !failed(raw6(SYS_madvise, (long)addr, (long)size, MADV_DONTNEED, 0, 0, 0));
 }
 
+bool os_protect(void *addr, size_t size, bool accessible) {
+	long prot = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
+	return !failed(raw6(SYS_mprotect, (long)addr, (long)size, prot, 0, 0, 0));
+}
+
 void os_advise_huge(void *addr, size_t size) {
 	raw6(SYS_madvise, (long)addr, (long)size, MADV_HUGEPAGE, 0, 0, 0);
 }

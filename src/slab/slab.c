@@ -2,6 +2,7 @@
 #include "slab/slab.h"
 
 #include "base/bits.h"
+#include "base/settings.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
@@ -9,6 +10,11 @@
 #include "space/pagemap.h"
 
 uintptr_t hak_key = 1;
+
+enum {
+	GUARDS_MOST = 8192, /* slabs with an inaccessible page: each splits a mapping in two more parts, and the
+	                       system allows some 65 000 */
+};
 
 enum { CHUNK_SLABS = 31 }; /* descriptors made at a time: with the header, 4 KiB */
 
@@ -24,6 +30,7 @@ static struct {
 	struct list free;
 	struct chunk *chunks;
 	unsigned made; /* descriptors of the first chunk that were handed out at least once */
+	_Atomic unsigned guards; /* slabs with one; not under the lock */
 } slabs;
 
 struct lock *slab_lock(void) {
@@ -70,6 +77,35 @@ static void put_descriptor(struct slab *s) {
 	lock_release(&slabs.lock);
 }
 
+/* Level 3 of HAKMEM_SECURE: between two slabs lies a page that nobody can touch. */
+static bool take_guard(void *base) {
+	size_t page = os_facts.page_size;
+	/* Relaxed: a count. */
+	if (hak_settings.secure < 3 || page > GRANULE / 8 ||
+	    atomic_fetch_add_explicit(&slabs.guards, 1, memory_order_relaxed) >= GUARDS_MOST)
+		return false;
+	return os_protect(base, page, false);
+}
+
+/* False: the page stays inaccessible, and so must the slab be lost. */
+static bool drop_guard(const struct slab *s) {
+	if (!s->has_guard)
+		return true;
+	if (!os_protect((void *)s->base, os_facts.page_size, true))
+		return false;
+	atomic_fetch_sub_explicit(&slabs.guards, 1, memory_order_relaxed);
+	return true;
+}
+
+static void harden(struct slab *s) {
+	s->has_canaries = hak_settings.secure >= 2;
+	s->has_guard = take_guard((void *)s->base);
+	s->reserved = s->has_canaries;
+	if (s->has_guard)
+		s->reserved = (uint16_t)((os_facts.page_size + s->block_size - 1) / s->block_size);
+	s->carved = s->reserved;
+}
+
 struct slab *slab_new(unsigned sc) {
 	const struct size_class *c = &hak_size_classes[sc];
 	struct slab *s = take_descriptor();
@@ -88,6 +124,7 @@ struct slab *slab_new(unsigned sc) {
 	s->capacity = c->capacity;
 	s->block_size = c->size;
 	s->sc = (uint8_t)sc;
+	harden(s);
 	/* Relaxed: nobody knows this slab yet. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
@@ -107,8 +144,10 @@ void slab_delete(struct slab *s) {
 	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
 	if (mosaic)
 		mosaic_close(s);
+	bool usable = drop_guard(s);
 	put_descriptor(s);
-	span_free(&span, touched);
+	if (usable)
+		span_free(&span, touched);
 }
 
 void slab_set_tag(struct slab *s, uint32_t owner_tag) {

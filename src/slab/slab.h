@@ -47,6 +47,9 @@ struct slab {
 	uint32_t block_size;   /* bytes */
 	uint8_t sc;            /* size class */
 	bool fresh_is_zero;    /* memory not carved yet reads as zero */
+	bool has_canaries;     /* its blocks end in canaries (front/canary.h); constant */
+	bool has_guard;        /* its first page is inaccessible; constant */
+	uint16_t reserved;     /* slab_reserved; constant */
 	bool in_use;           /* false: the descriptor is on the free list (under the slab lock) */
 	struct superslab *ss;  /* where the granule came from; NULL: mapped alone */
 	struct list_node ready; /* in the owner's ready list */
@@ -124,6 +127,12 @@ HAK_INLINE unsigned slab_class_at(const struct slab *s, uintptr_t addr) {
 	return HAK_LIKELY(m == NULL) ? s->sc : mosaic_class_at(m, addr - s->base);
 }
 
+/* Blocks at the slab's beginning that are never handed out. The last of them keeps a word before the first
+   block that is (front/canary.h); with a guard, they cover its inaccessible first page. */
+HAK_INLINE unsigned slab_reserved(const struct slab *s) {
+	return s->reserved;
+}
+
 /* Is `addr`, in a granule of the slab, the address of a carved block? Any thread may ask about a block
    it was given. */
 HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
@@ -133,7 +142,7 @@ HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
 		return mosaic_class_at(m, off) != 0;
 	uint32_t index = sc_index(s->sc, off);
 	/* Relaxed: who has a block has it from somebody who saw it carved. */
-	return index < __atomic_load_n(&s->carved, __ATOMIC_RELAXED) && (uintptr_t)index * s->block_size == off;
+	return index >= s->reserved && index < __atomic_load_n(&s->carved, __ATOMIC_RELAXED) && (uintptr_t)index * s->block_size == off;
 }
 
 /* Is `addr` in the slab's memory? */

@@ -45,6 +45,7 @@ enum tag_code {
 	                            owner */
 	TAG_FREE = 0x3f0,        /* a granule of ours that holds nothing; descriptor: the size, as a number,
 	                            of the blocks it held last, or 0 */
+	TAG_GUARDED = 0x380,     /* a block between guard pages (front/guard.h); descriptor: struct guarded */
 	TAG_NURSERY = 0x3c0,     /* blocks of mixed classes; front/nursery.h */
 	TAG_LARGE = 0x3e0,       /* a large block; descriptor: struct large */
 	TAG_LARGE_FREED = 0x3d0, /* a large block began here that was freed, and the memory is still ours;

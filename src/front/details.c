@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/details.h"
+
+#include "base/report.h"
+#include "front/guard.h"
+#include "front/large.h"
+#include "front/misuse.h"
+#include "front/nursery.h"
+#include "front/quarantine.h"
+#include "front/secure.h"
+#include "os/os.h"
+#include "slab/mosaic.h"
+
+static void begin(struct line *l, uintptr_t block, size_t size, const char *what) {
+	line_begin(l);
+	line_str(l, "  ");
+	line_ptr(l, (void *)block);
+	line_str(l, " is a block of ");
+	line_dec(l, size);
+	line_str(l, " bytes ");
+	line_str(l, what);
+}
+
+static void add_thread(struct line *l, const char *before, const struct heap *h) {
+	if (h == NULL || h->thread == 0)
+		return;
+	line_str(l, before);
+	line_dec(l, (uint64_t)h->thread);
+}
+
+static void add_age(struct line *l, uint64_t ms) {
+	line_str(l, " ");
+	line_dec(l, ms);
+	line_str(l, " ms ago");
+}
+
+/* ---- blocks in slabs ---- */
+
+/* Cycles are told apart from ms only roughly. */
+static void add_quarantine(struct line *l, uintptr_t block) {
+	const struct heap *by;
+	uint64_t cycles;
+	if (!quarantine_find(block, &by, &cycles))
+		return;
+	line_str(l, ", in quarantine, freed about");
+	add_age(l, cycles / (OS_CYCLES_A_MOMENT / 20));
+	add_thread(l, " by thread ", by);
+}
+
+static void write_small(const struct slab *s, uintptr_t addr) {
+	uintptr_t off = addr - s->base, block = addr - off % s->block_size;
+	const struct mosaic *m = slab_mosaic(s);
+	if (m != NULL) {
+		uintptr_t at = mosaic_block_at(m, off);
+		if (at == GRANULE)
+			return;
+		block = s->base + at;
+	}
+	struct line l;
+	begin(&l, block, secure_usable_size(s, block), "in a class of ");
+	line_dec(&l, hak_size_classes[slab_class_at(s, block)].size);
+	line_str(&l, ", in a slab at ");
+	line_ptr(&l, (void *)s->base);
+	struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_acquire);
+	add_thread(&l, ", allocated by thread ", owner != NULL ? LIST_ENTRY(owner, struct heap, inbox) : NULL);
+	add_quarantine(&l, block);
+	line_write_plain(&l);
+}
+
+/* ---- others ---- */
+
+static void write_large(const struct large *l, uintptr_t addr) {
+	struct line line;
+	bool live = atomic_load_explicit(&l->state, memory_order_acquire) == LARGE_LIVE;
+	begin(&line, (uintptr_t)l->span.base, l->size, "on pages of its own, ");
+	line_str(&line, live ? "in use" : "freed");
+	line_write_plain(&line);
+}
+
+static void write_event(const char *what, const struct guard_event *event) {
+	struct line l;
+	line_begin(&l);
+	line_str(&l, "  ");
+	line_str(&l, what);
+	line_str(&l, " by thread ");
+	line_dec(&l, (uint64_t)event->thread);
+	add_age(&l, os_now_ms() - event->ms);
+	line_str(&l, event->stack.count != 0 ? ", at" : "");
+	line_write_plain(&l);
+	stack_write(&event->stack);
+}
+
+static void write_guarded(const struct guarded *g) {
+	struct line l;
+	if (g->made.thread == 0)
+		return;
+	begin(&l, g->ptr, g->size, "between guard pages");
+	line_write_plain(&l);
+	write_event("allocated", &g->made);
+	if (g->kind == KIND_FREED)
+		write_event("freed", &g->freed);
+}
+
+static void write_nursery(uintptr_t addr) {
+	uintptr_t block;
+	unsigned sc;
+	struct line l;
+	enum nursery_state state = nursery_find(addr, &block, &sc);
+	if (state == NURSERY_UNUSED)
+		return;
+	begin(&l, block, hak_size_classes[sc].size, "among the process's first, ");
+	line_str(&l, state == NURSERY_FREED ? "freed" : "in use");
+	line_write_plain(&l);
+}
+
+void details_write(uintptr_t addr) {
+	struct pagemap_entry e = pagemap_lookup(addr);
+	struct stack here;
+	if (tag_is_slab(e.tag))
+		write_small(e.desc, addr);
+	else if (e.tag == TAG_LARGE)
+		write_large(e.desc, addr);
+	else if (e.tag == TAG_GUARDED)
+		write_guarded(e.desc);
+	else if (e.tag == TAG_NURSERY)
+		write_nursery(addr);
+	struct line l;
+	line_begin(&l);
+	line_str(&l, "  found by thread ");
+	line_dec(&l, (uint64_t)os_thread_id());
+	line_str(&l, ", at");
+	line_write_plain(&l);
+	stack_capture(&here, misuse_caller());
+	stack_write(&here);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* The second paragraph of a report: what is known of the memory at an address. For a process that is in
+   trouble: takes no lock, allocates nothing, and takes nothing it reads for granted. */
+#ifndef HAK_FRONT_DETAILS_H
+#define HAK_FRONT_DETAILS_H
+
+#include "base/compiler.h"
+
+HAK_COLD void details_write(uintptr_t addr);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/fault.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "front/canary.h"
+#include "front/guard.h"
+#include "front/large.h"
+#include "front/misuse.h"
+#include "os/os.h"
+
+static struct sigaction before; /* constant once the handler is installed */
+
+static enum misuse_where where_of(uintptr_t addr, uintptr_t block, bool is_live) {
+	return !is_live ? MISUSE_AFTER_FREE : addr < block ? MISUSE_BEFORE : MISUSE_BEHIND;
+}
+
+/* Reports the fault if it is one of ours. */
+static bool explain(uintptr_t addr) {
+	struct pagemap_entry e = pagemap_lookup(addr);
+	if (e.tag == TAG_GUARDED) {
+		const struct guarded *g = e.desc;
+		enum misuse_where where = where_of(addr, g->ptr, g->kind != KIND_FREED);
+		misuse_touched(where, addr, g->ptr, g->size);
+		return true;
+	}
+	if (e.tag == TAG_LARGE) {
+		const struct large *l = e.desc;
+		uintptr_t base = (uintptr_t)l->span.base;
+		bool live = atomic_load_explicit(&l->state, memory_order_acquire) == LARGE_LIVE;
+		misuse_touched(where_of(addr, base, live), addr, base, l->size);
+		return true;
+	}
+	const struct slab *s = tag_is_slab(e.tag) ? e.desc : NULL;
+	if (s == NULL || !s->has_guard || addr - s->base >= os_facts.page_size)
+		return false;
+	misuse_touched(MISUSE_BETWEEN, addr, s->base, 0);
+	return true;
+}
+
+static void pass_on(int number, siginfo_t *info, void *context) {
+	if ((before.sa_flags & SA_SIGINFO) != 0)
+		before.sa_sigaction(number, info, context);
+	else if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)
+		sigaction(number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL); /* faults again, for good */
+	else
+		before.sa_handler(number);
+}
+
+static void handle(int number, siginfo_t *info, void *context) {
+	uintptr_t addr = (uintptr_t)info->si_addr, page = os_facts.page_size;
+	bool by_access = info->si_code == SEGV_ACCERR || info->si_code == SEGV_MAPERR;
+	/* Going on after a report, or silently, means to let the access through. */
+	if (by_access && explain(addr) && os_protect((void *)align_down(addr, page), page, true))
+		return;
+	pass_on(number, info, context);
+}
+
+void fault_watch(void) {
+	struct sigaction ours = { .sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER };
+	struct sigaction old;
+	sigemptyset(&ours.sa_mask);
+	if (sigaction(SIGSEGV, NULL, &old) != 0 || old.sa_sigaction == handle)
+		return;
+	before = old;
+	sigaction(SIGSEGV, &ours, NULL);
+}

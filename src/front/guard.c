@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/guard.h"
+
+#include "base/bits.h"
+#include "front/canary.h"
+#include "front/misuse.h"
+#include "front/secure.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/meta.h"
+
+enum { SLOTS_AT_ONCE = 16 };
+
+static struct {
+	struct lock lock;
+	struct queue unused;
+	unsigned made;
+	bool refused; /* the system gave no more: not asked again */
+} slots;
+
+struct lock *guard_lock(void) {
+	return &slots.lock;
+}
+
+void guard_reset(void) {
+	slots.unused = (struct queue){ 0 };
+}
+
+/* ---- slots ---- */
+
+static bool fits_slot(size_t size, size_t align) {
+	size_t page = os_facts.page_size;
+	return align <= page && align_up(size, page) + 2 * page <= GRANULE;
+}
+
+static void make_slots_locked(void) {
+	size_t bytes = SLOTS_AT_ONCE * GRANULE;
+	if (slots.refused || slots.made == GUARD_SLOTS)
+		return;
+	char *p = os_map_aligned(bytes, GRANULE);
+	slots.refused = p == NULL || !pagemap_cover((uintptr_t)p, SLOTS_AT_ONCE) || !os_protect(p, bytes, false);
+	if (slots.refused) {
+		if (p != NULL)
+			os_unmap(p, bytes);
+		return;
+	}
+	for (unsigned i = 0; i < SLOTS_AT_ONCE; i++, p += GRANULE) {
+		struct guarded *g = meta_alloc(sizeof *g);
+		if (g == NULL)
+			break;
+		g->base = g->ptr = (uintptr_t)p;
+		pagemap_set((uintptr_t)p, 1, TAG_GUARDED, g);
+		queue_append(&slots.unused, &g->link);
+	}
+	slots.made += SLOTS_AT_ONCE;
+}
+
+static struct guarded *take_slot(void) {
+	lock_acquire(&slots.lock);
+	if (slots.unused.first == NULL)
+		make_slots_locked();
+	struct queue_node *n = slots.unused.first;
+	if (n != NULL)
+		queue_remove(&slots.unused, n);
+	lock_release(&slots.lock);
+	return n == NULL ? NULL : (struct guarded *)(void *)((char *)n - offsetof(struct guarded, link));
+}
+
+static void put_slot(struct guarded *g) {
+	lock_acquire(&slots.lock);
+	queue_append(&slots.unused, &g->link);
+	lock_release(&slots.lock);
+}
+
+uintptr_t guard_pages(const struct guarded *g) {
+	return g->base + os_facts.page_size;
+}
+
+size_t guard_pages_size(const struct guarded *g) {
+	return align_up(max_size(g->size, 1), os_facts.page_size);
+}
+
+/* ---- blocks ---- */
+
+static struct guard_event event_now(const struct stack *stack) {
+	return (struct guard_event){ .thread = os_thread_id(), .ms = os_now_ms(), .stack = *stack };
+}
+
+/* A pad is written nearest to the block first: before it, too. */
+static uintptr_t front_pad(const struct guarded *g, size_t *lengthp) {
+	*lengthp = min_size(g->ptr - guard_pages(g), PAD_MOST);
+	return g->ptr - *lengthp;
+}
+
+static size_t back_pad(const struct guarded *g) {
+	return guard_pages(g) + guard_pages_size(g) - (g->ptr + g->size);
+}
+
+static void place(struct guarded *g, size_t size, size_t align, bool at_front) {
+	size_t length;
+	g->size = size;
+	uintptr_t end = guard_pages(g) + guard_pages_size(g);
+	g->ptr = at_front ? guard_pages(g) : align_down(end - size, align);
+	if (g->ptr == end)
+		g->ptr -= align; /* of no bytes */
+	uintptr_t front = front_pad(g, &length);
+	pad_fill(front, length);
+	pad_fill(g->ptr + size, back_pad(g));
+}
+
+void *guard_alloc(struct heap *h, size_t size, size_t align) {
+	uint64_t rate = hak_settings.guard_rate;
+	h->until_guard = (int64_t)(1 + secure_random(h) % (2 * rate - 1)); /* `rate` in the mean */
+	if (!fits_slot(size, align))
+		return NULL;
+	struct guarded *g = take_slot();
+	if (g == NULL)
+		return NULL;
+	g->size = size;
+	if (!os_protect((void *)guard_pages(g), guard_pages_size(g), true)) {
+		put_slot(g);
+		return NULL;
+	}
+	place(g, size, align, (secure_random(h) & 1) != 0);
+	struct stack stack;
+	stack_capture(&stack, h->caller);
+	g->made = event_now(&stack);
+	/* Release: who frees it sees the rest. */
+	__atomic_store_n(&g->kind, (uint8_t)KIND_MALLOC, __ATOMIC_RELEASE);
+	return (void *)g->ptr;
+}
+
+void guard_set_kind(struct guarded *g, unsigned kind) {
+	g->kind = (uint8_t)kind;
+}
+
+/* Reports what is wrong with freeing the block. */
+static bool is_sound(const struct guarded *g, uintptr_t addr, unsigned kind, unsigned is) {
+	size_t length;
+	if (addr != g->ptr || is == KIND_FREED)
+		return misuse_check_guarded(OP_FREE, g, addr);
+	uintptr_t front = front_pad(g, &length);
+	if (!pad_holds(g->ptr + g->size, back_pad(g)))
+		return misuse_written(MISUSE_BEHIND, g->ptr, g->size);
+	if (!pad_holds(front, length))
+		return misuse_written(MISUSE_BEFORE, g->ptr, g->size);
+	if (kind != KIND_FREED && kind != is)
+		return misuse_kinds(g->ptr, g->size, kind, is);
+	return true;
+}
+
+void guard_free(struct guarded *g, uintptr_t addr, unsigned kind) {
+	uint8_t is = __atomic_load_n(&g->kind, __ATOMIC_ACQUIRE);
+	if (!is_sound(g, addr, kind, is))
+		return;
+	/* Of two frees one wins. */
+	if (!__atomic_compare_exchange_n(&g->kind, &is, (uint8_t)KIND_FREED, false, __ATOMIC_ACQ_REL,
+	                                 __ATOMIC_ACQUIRE)) {
+		misuse_freed(OP_FREE, addr, g->size);
+		return;
+	}
+	struct stack stack;
+	stack_capture(&stack, misuse_caller());
+	g->freed = event_now(&stack);
+	void *pages = (void *)guard_pages(g);
+	size_t size = guard_pages_size(g);
+	/* The pages must read zero when they are used next; those that stay accessible are of no use. */
+	if (os_purge(pages, size) && os_protect(pages, size, false))
+		put_slot(g);
+}

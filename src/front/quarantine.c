@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/quarantine.h"
+
+#include "front/alloc.h"
+#include "front/secure.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/meta.h"
+
+/* Under `lock`. */
+static struct {
+	struct lock lock;
+	size_t bytes;
+	uint32_t oldest, count;
+	struct large *queue[LARGE_BLOCKS];
+} larges;
+
+struct quarantine *quarantine_new(void) {
+	return meta_alloc(sizeof(struct quarantine));
+}
+
+/* ---- small blocks ---- */
+
+static void let_go(struct heap *h, struct held held) {
+	struct slab *s = pagemap_lookup(held.block).desc;
+	size_t size = s->block_size;
+	h->quarantine->bytes -= size;
+	uint64_t word = canary_load(held.block, size);
+	size_t usable = size - CANARY_BYTES;
+	if (!memory_is_zero(held.block, usable) || canary_kind(word) != KIND_FREED ||
+	    !canary_is_intact(held.block, word))
+		misuse_written(MISUSE_AFTER_FREE, held.block, secure_usable_size(s, held.block));
+	else
+		block_put(h, s, held.block);
+}
+
+static struct held take_oldest(struct quarantine *q) {
+	struct held held = q->queue[q->oldest];
+	q->oldest = (q->oldest + 1) % QUEUED_BLOCKS;
+	q->count--;
+	return held;
+}
+
+static void enqueue(struct heap *h, struct held held) {
+	struct quarantine *q = h->quarantine;
+	if (q->count == QUEUED_BLOCKS)
+		let_go(h, take_oldest(q));
+	q->queue[(q->oldest + q->count) % QUEUED_BLOCKS] = held;
+	q->count++;
+}
+
+void quarantine_add(struct heap *h, uintptr_t block, size_t size) {
+	struct quarantine *q = h->quarantine;
+	struct held held = { block, os_cycles() };
+	q->bytes += size;
+	if (size <= RANDOM_SIZE_MOST) {
+		struct held *place = &q->random[secure_random(h) % RANDOM_BLOCKS];
+		struct held before = *place;
+		*place = held;
+		held = before;
+	}
+	if (held.block != 0)
+		enqueue(h, held);
+	while (q->bytes > QUARANTINE_BYTES && q->count > 0)
+		let_go(h, take_oldest(q));
+}
+
+void quarantine_flush(struct heap *h) {
+	struct quarantine *q = h->quarantine;
+	if (q == NULL)
+		return;
+	while (q->count > 0)
+		let_go(h, take_oldest(q));
+	for (unsigned i = 0; i < RANDOM_BLOCKS && q->bytes > 0; i++) {
+		struct held held = q->random[i];
+		q->random[i].block = 0;
+		if (held.block != 0)
+			let_go(h, held);
+	}
+}
+
+void quarantine_forget(struct heap *h) {
+	struct quarantine *q = h->quarantine;
+	if (q == NULL)
+		return;
+	q->bytes = q->count = 0;
+	for (unsigned i = 0; i < RANDOM_BLOCKS; i++)
+		q->random[i].block = 0;
+}
+
+static const struct held *find_in(const struct quarantine *q, uintptr_t block) {
+	for (unsigned i = 0; i < RANDOM_BLOCKS; i++)
+		if (q->random[i].block == block)
+			return &q->random[i];
+	for (unsigned i = 0; i < q->count && i < QUEUED_BLOCKS; i++) {
+		const struct held *held = &q->queue[(q->oldest + i) % QUEUED_BLOCKS];
+		if (held->block == block)
+			return held;
+	}
+	return NULL;
+}
+
+HAK_GUESS bool quarantine_find(uintptr_t block, const struct heap **heapp, uint64_t *cyclesp) {
+	for (const struct heap *h = heap_registry(); h != NULL; h = h->next) {
+		const struct held *held = h->quarantine != NULL ? find_in(h->quarantine, block) : NULL;
+		if (held == NULL)
+			continue;
+		*heapp = h;
+		*cyclesp = os_cycles() - held->freed;
+		return true;
+	}
+	return false;
+}
+
+/* ---- large blocks ---- */
+
+struct lock *quarantine_lock(void) {
+	return &larges.lock;
+}
+
+void quarantine_reset(void) {
+	larges.bytes = larges.count = 0;
+}
+
+static struct large *take_oldest_large_locked(void) {
+	struct large *l = larges.queue[larges.oldest];
+	larges.oldest = (larges.oldest + 1) % LARGE_BLOCKS;
+	larges.count--;
+	larges.bytes -= l->span.granules << GRANULE_SHIFT;
+	return l;
+}
+
+static void let_go_large(struct large *l) {
+	/* What cannot be made accessible again can only be left where it is. */
+	if (!l->is_shut || os_protect(l->span.base, l->usable, true))
+		large_dispose(l);
+}
+
+void quarantine_add_large(struct large *l) {
+	size_t bytes = l->span.granules << GRANULE_SHIFT;
+	l->is_shut = os_protect(l->span.base, l->usable, false);
+	lock_acquire(&larges.lock);
+	larges.bytes += bytes;
+	while (larges.count > 0 && (larges.count == LARGE_BLOCKS || larges.bytes > LARGE_BYTES)) {
+		struct large *old = take_oldest_large_locked();
+		lock_release(&larges.lock);
+		let_go_large(old);
+		lock_acquire(&larges.lock);
+	}
+	larges.queue[(larges.oldest + larges.count) % LARGE_BLOCKS] = l;
+	larges.count++;
+	lock_release(&larges.lock);
+}
+
+bool quarantine_flush_large(void) {
+	bool any = false;
+	lock_acquire(&larges.lock);
+	while (larges.count > 0) {
+		struct large *old = take_oldest_large_locked();
+		lock_release(&larges.lock);
+		let_go_large(old);
+		any = true;
+		lock_acquire(&larges.lock);
+	}
+	lock_release(&larges.lock);
+	return any;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Quarantine: what was freed waits before it can be handed out again, so that a write through a stale
+ * pointer changes nothing that is in use and is found. From level 2 of HAKMEM_SECURE on.
+ *
+ * Small blocks, per heap, touched by its thread alone: a freed block takes a random place among the
+ * RANDOM_BLOCKS last ones, and what was there goes to the end of a queue, whose first one leaves. They are
+ * zero but for their canaries while they wait, which is checked when they leave. At most
+ * QUARANTINE_BYTES in all.
+ *
+ * Large blocks, one queue for the process under a lock: their memory has gone back to the system, their
+ * addresses are kept inaccessible, so any access is a fault (front/fault.h).
+ */
+#ifndef HAK_FRONT_QUARANTINE_H
+#define HAK_FRONT_QUARANTINE_H
+
+#include "front/heap.h"
+#include "front/large.h"
+
+enum {
+	RANDOM_BLOCKS = 256,
+	QUEUED_BLOCKS = 1024,
+	RANDOM_SIZE_MOST = 2048,      /* larger ones go to the queue at once */
+	QUARANTINE_BYTES = 512 << 10,
+	LARGE_BLOCKS = 64,
+};
+#define LARGE_BYTES (HAK_GIB / 4) /* of address space */
+
+struct held {
+	uintptr_t block; /* 0: none */
+	uint64_t freed;  /* os_cycles */
+};
+
+struct quarantine {
+	size_t bytes;
+	uint32_t oldest, count; /* of the queue */
+	struct held random[RANDOM_BLOCKS];
+	struct held queue[QUEUED_BLOCKS];
+};
+
+/* An empty quarantine, or NULL: out of memory. */
+struct quarantine *quarantine_new(void);
+
+/* A freed, zeroed block of `size` bytes. */
+void quarantine_add(struct heap *h, uintptr_t block, size_t size);
+
+/* Lets everything go. `h` may have none. */
+void quarantine_flush(struct heap *h);
+
+/* In a fork child, for a heap whose thread was inside a slow path: forgets what is there. */
+void quarantine_forget(struct heap *h);
+
+/* The cycles since the block was freed, and by whose heap. False: it is in no quarantine. A guess, for
+   reports. */
+bool quarantine_find(uintptr_t block, const struct heap **heapp, uint64_t *cyclesp);
+
+/* A large block that was freed. */
+void quarantine_add_large(struct large *l);
+/* Lets all of them go. True if there was one. */
+bool quarantine_flush_large(void);
+
+struct lock *quarantine_lock(void);
+/* After fork with that lock held by a thread that is gone: forgets the large blocks. */
+void quarantine_reset(void);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/secure.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "front/alloc.h"
+#include "front/fault.h"
+#include "front/guard.h"
+#include "front/quarantine.h"
+#include "os/os.h"
+
+enum { LEVEL_3_RATE = 1000 };
+
+void secure_init(void) {
+	if (hak_settings.secure >= 3 && hak_settings.guard_rate == 0)
+		hak_settings.guard_rate = LEVEL_3_RATE;
+	if (hak_settings.secure < 2 && hak_settings.guard_rate == 0)
+		return;
+	canary_init(os_facts.random);
+	fault_watch();
+}
+
+/* ---- marks ---- */
+
+void secure_mark(uintptr_t block, unsigned sc, size_t size, enum block_kind kind) {
+	size_t block_size = hak_size_classes[sc].size;
+	size_t slack = block_size - CANARY_BYTES - size;
+	pad_fill(block + size, slack);
+	canary_store(block, block_size, kind, slack);
+}
+
+void secure_mark_large(struct large *l, size_t size) {
+	l->size = size;
+	pad_fill((uintptr_t)l->span.base + size, l->usable - size);
+}
+
+size_t secure_usable_size(const struct slab *s, uintptr_t block) {
+	size_t size = hak_size_classes[slab_class_at(s, block)].size;
+	if (!s->has_canaries)
+		return size;
+	uint64_t word = canary_load(block, size);
+	size -= CANARY_BYTES;
+	return canary_is_intact(block, word) && canary_slack(word) <= size ? size - canary_slack(word) : size;
+}
+
+void secure_set_kind(void *ptr, enum block_kind kind) {
+	uintptr_t addr = (uintptr_t)ptr;
+	struct pagemap_entry e = pagemap_lookup(addr);
+	if (e.tag == TAG_LARGE) {
+		((struct large *)e.desc)->kind = (uint8_t)kind;
+	} else if (e.tag == TAG_GUARDED) {
+		guard_set_kind(e.desc, kind);
+	} else if (tag_is_slab(e.tag)) {
+		const struct slab *s = e.desc;
+		if (s->has_canaries)
+			canary_store(addr, s->block_size, kind, canary_slack(canary_load(addr, s->block_size)));
+	}
+}
+
+uintptr_t secure_link_shuffled(struct heap *h, uintptr_t first, size_t size, unsigned count, uintptr_t end) {
+	enum { AT_ONCE = 256 };
+	uint16_t order[AT_ONCE];
+	uintptr_t link = end;
+	for (unsigned from = 0; from < count; from += AT_ONCE) {
+		unsigned n = (unsigned)min_size(count - from, AT_ONCE);
+		for (unsigned i = 0; i < n; i++) { /* Fisher and Yates, from the inside out */
+			unsigned j = (unsigned)(secure_random(h) % (i + 1));
+			order[i] = order[j];
+			order[j] = (uint16_t)i;
+		}
+		for (unsigned i = 0; i < n; i++) {
+			uintptr_t block = first + (size_t)(from + order[i]) * size;
+			block_set_link(block, link);
+			link = link_encode(block);
+		}
+	}
+	return link;
+}
+
+/* ---- checks ---- */
+
+/* Is what lies directly before the block as it should be: a canary, also before the first (slab_reserved), or
+   an inaccessible page? */
+static bool is_front_intact(const struct slab *s, uintptr_t block) {
+	uintptr_t before = block - s->block_size;
+	if (s->has_guard && block - CANARY_BYTES < s->base + os_facts.page_size)
+		return true;
+	return canary_is_possible(before, canary_load(before, s->block_size));
+}
+
+bool secure_check(enum misuse_op op, const struct slab *s, uintptr_t block, enum block_kind kind) {
+	if (!s->has_canaries)
+		return true;
+	size_t room = s->block_size - CANARY_BYTES;
+	uint64_t word = canary_load(block, s->block_size);
+	size_t slack = canary_slack(word), size = room - slack;
+	if (word == 0)
+		return misuse_invalid(op, block);
+	if (!canary_is_intact(block, word) || slack > room)
+		return misuse_written(MISUSE_BEHIND, block, room);
+	if (canary_kind(word) == KIND_FREED)
+		return misuse_freed(op, block, size);
+	if (!pad_holds(block + size, slack))
+		return misuse_written(MISUSE_BEHIND, block, size);
+	if (!is_front_intact(s, block))
+		return misuse_written(MISUSE_BEFORE, block, size);
+	if (kind != KIND_FREED && kind != canary_kind(word))
+		return misuse_kinds(block, size, kind, canary_kind(word));
+	return true;
+}
+
+bool secure_check_large(enum misuse_op op, struct large *l, enum block_kind kind) {
+	uintptr_t base = (uintptr_t)l->span.base;
+	if (secure_has_canaries() && !pad_holds(base + l->size, l->usable - l->size))
+		return misuse_written(MISUSE_BEHIND, base, l->size);
+	if (kind != KIND_FREED && kind != l->kind)
+		return misuse_kinds(base, l->size, kind, l->kind);
+	return true;
+}
+
+void secure_check_slab(const struct slab *s) {
+	for (unsigned i = slab_reserved(s); i < s->carved; i++) {
+		uintptr_t block = s->base + (size_t)i * s->block_size;
+		if (!canary_is_possible(block, canary_load(block, s->block_size)))
+			misuse_written(MISUSE_BEHIND, block, s->block_size - CANARY_BYTES);
+	}
+}
+
+/* Would a request of this size and alignment have got a block of this class? */
+static bool size_is_of_class(unsigned sc, size_t size, size_t align) {
+	if (size > SC_MAX_SIZE)
+		return false;
+	return sc == sc_of(size) || (align > ALLOC_ALIGN && sc == sc_of_aligned(size, align));
+}
+
+bool secure_check_sized(const void *ptr, size_t size, size_t align) {
+	uintptr_t addr = (uintptr_t)ptr;
+	struct pagemap_entry e = pagemap_lookup(addr);
+	size_t is;
+	bool exact = secure_has_canaries() && e.tag != TAG_NURSERY, fits;
+	if (block_usable_size(OP_FREE, ptr, &is) != BLOCK_OURS)
+		return true; /* which the free itself will see */
+	if (align > ALLOC_ALIGN && (addr & (align - 1)) != 0)
+		return misuse_wrong(addr, is, "alignment", align);
+	if (exact || e.tag == TAG_GUARDED)
+		fits = is == size;
+	else if (e.tag == TAG_LARGE)
+		fits = size <= is && (large_good_size(size) == is || size <= SC_MAX_SIZE);
+	else
+		fits = size_is_of_class(sc_of(is), size, align);
+	return fits || misuse_wrong(addr, is, "size", size);
+}
+
+/* ---- freeing ---- */
+
+void secure_free(struct heap *h, struct slab *s, uintptr_t block) {
+	size_t size = s->block_size;
+	if (!s->has_canaries) {
+		memset((void *)block, 0, hak_size_classes[slab_class_at(s, block)].size);
+		block_put(h, s, block);
+		return;
+	}
+	size_t slack = canary_slack(canary_load(block, size));
+	memset((void *)block, 0, size - CANARY_BYTES);
+	canary_store(block, size, KIND_FREED, slack);
+	if (h != NULL && h->quarantine != NULL && !block_is_locked_heaps(s))
+		quarantine_add(h, block, size);
+	else
+		block_put(h, s, block);
+}
