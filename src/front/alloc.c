@@ -70,6 +70,7 @@ static void *try_alloc(struct heap *h, size_t size, size_t align, bool zero) {
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 	if (size > PTRDIFF_MAX)
 		return NULL;
+	size = max_size(size, 1); /* canaries would make no bytes of it */
 	guard_count(h, 1);
 	if (guard_is_due(h)) {
 		void *guarded = guard_alloc(h, size, align);
@@ -86,7 +87,7 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 
 size_t good_size(size_t size) {
 	if (secure_has_canaries())
-		return large_good_size(size) != 0 ? size : 0;
+		return large_good_size(max_size(size, 1)) != 0 ? max_size(size, 1) : 0;
 	if (size <= SC_MAX_SIZE)
 		return hak_size_classes[sc_of(size)].size;
 	return large_good_size(size);
@@ -94,9 +95,11 @@ size_t good_size(size_t size) {
 
 bool release_memory(struct heap *h, size_t keep) {
 	uint64_t deleted = h->count.slab_deleted;
+	if (keep == 0)
+		quarantine_flush(h);
 	heap_flush(h);
 	bool any = h->count.slab_deleted != deleted;
-	if (secure_has_canaries())
+	if (secure_has_canaries() && keep == 0)
 		any |= quarantine_flush_large();
 	any |= bigcache_release(keep);
 	any |= purge_all(keep);
@@ -259,11 +262,10 @@ bool block_resize(void *ptr, size_t size, bool wasteful) {
 	size_t room = size + secure_room();
 	if (room <= SC_MAX_SIZE)
 		return wasteful && size <= l->size;
-	if (!large_resize(l, room))
-		return false;
+	bool done = large_resize(l, room);
 	if (secure_has_canaries())
-		secure_mark_large(l, size);
-	return true;
+		secure_mark_large(l, done ? size : l->size); /* its pad may be gone either way */
+	return done;
 }
 
 void *block_move(void *ptr, size_t size) {

@@ -6,7 +6,6 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/bigcache.h"
-#include "front/canary.h"
 #include "front/heap_slabs.h"
 #include "front/holes.h"
 #include "front/policy.h"
@@ -155,8 +154,8 @@ static struct slab *fresh_slab(struct heap *h, unsigned sc) {
 	slab_set_tag(s, h->tag);
 	COUNT(h->count.refill_fresh);
 	heap_add_slab(h, s);
-	if (s->has_canaries && !s->has_guard)
-		canary_store(s->base, s->block_size, KIND_FREED, 0);
+	if (s->has_canaries)
+		secure_prepare_slab(s);
 	return s;
 }
 
@@ -384,7 +383,6 @@ static void delete_if_empty(struct heap *h, struct slab *s) {
 }
 
 void heap_flush(struct heap *h) {
-	quarantine_flush(h);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		flush_bin(h, sc);
 	outbox_flush(&h->outbox);
@@ -406,6 +404,7 @@ static void close_inbox(struct heap *h) {
 }
 
 void heap_retire(struct heap *h) {
+	quarantine_flush(h);
 	heap_flush(h);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	if (hak_settings.adopt) {

@@ -106,7 +106,7 @@ void heap_send_home(struct heap *h, uintptr_t link);
 /* Takes up what other threads freed. */
 void heap_drain_inbox(struct heap *h);
 
-/* Brings every cached block home, to its slab or to its owner. */
+/* Brings every cached block home, to its slab or to its owner; not those in quarantine. */
 void heap_flush(struct heap *h);
 
 /* Deletes all slabs whatever they hold. Locked heaps only. */

@@ -200,12 +200,10 @@ void large_dispose(struct large *l) {
 		span.was_large = true;
 		span.last_size = l->size;
 		size_t touched = l->touched;
-		count_large(l->usable, 0);
 		large_put_descriptor(l);
 		span_free(&span, touched);
 		return;
 	}
-	count_big(-(ptrdiff_t)l->span.granules);
 	if (l->guard != 0)
 		large_release(l);
 	else
@@ -213,9 +211,10 @@ void large_dispose(struct large *l) {
 }
 
 /* What was freed must not be seen again. Pages that go back to the system are not only zero, but cost
-   nothing until they are used. */
+   nothing until they are used. Behind the usable bytes may lie what was there before the block. */
 static void wipe(struct large *l) {
-	if (os_purge(l->span.base, l->usable))
+	size_t all = l->guard != 0 ? l->usable : l->span.granules << GRANULE_SHIFT;
+	if (os_purge(l->span.base, all))
 		l->touched = 0;
 	else
 		memset(l->span.base, 0, l->usable);
@@ -227,6 +226,10 @@ bool large_free(struct large *l) {
 	if (!atomic_compare_exchange_strong_explicit(&l->state, &live, LARGE_FREED,
 	                                             memory_order_acq_rel, memory_order_relaxed))
 		return false;
+	if (is_big(l))
+		count_big(-(ptrdiff_t)l->span.granules);
+	else
+		count_large(l->usable, 0);
 	if (secure_is_on())
 		wipe(l);
 	if (secure_has_canaries())

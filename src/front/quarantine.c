@@ -138,6 +138,10 @@ static void let_go_large(struct large *l) {
 
 void quarantine_add_large(struct large *l) {
 	size_t bytes = l->span.granules << GRANULE_SHIFT;
+	if (bytes > LARGE_SIZE_MOST) {
+		large_dispose(l);
+		return;
+	}
 	l->is_shut = os_protect(l->span.base, l->usable, false);
 	lock_acquire(&larges.lock);
 	larges.bytes += bytes;

@@ -24,7 +24,8 @@ enum {
 	QUARANTINE_BYTES = 512 << 10,
 	LARGE_BLOCKS = 64,
 };
-#define LARGE_BYTES (HAK_GIB / 4) /* of address space */
+#define LARGE_BYTES (HAK_GIB / 4)       /* of address space */
+#define LARGE_SIZE_MOST (LARGE_BYTES / 4) /* larger ones do not wait: they are too much to keep from the program */
 
 struct held {
 	uintptr_t block; /* 0: none */

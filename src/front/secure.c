@@ -80,11 +80,22 @@ uintptr_t secure_link_shuffled(struct heap *h, uintptr_t first, size_t size, uns
 
 /* ---- checks ---- */
 
+/* Does an inaccessible page end at the block? */
+static bool is_behind_guard(const struct slab *s, uintptr_t block) {
+	return s->has_guard && block - CANARY_BYTES < s->base + os_facts.page_size;
+}
+
+void secure_prepare_slab(const struct slab *s) {
+	uintptr_t last = s->base + (slab_reserved(s) - 1) * (size_t)s->block_size;
+	if (!is_behind_guard(s, last + s->block_size))
+		canary_store(last, s->block_size, KIND_FREED, 0);
+}
+
 /* Is what lies directly before the block as it should be: a canary, also before the first (slab_reserved), or
    an inaccessible page? */
 static bool is_front_intact(const struct slab *s, uintptr_t block) {
 	uintptr_t before = block - s->block_size;
-	if (s->has_guard && block - CANARY_BYTES < s->base + os_facts.page_size)
+	if (is_behind_guard(s, block))
 		return true;
 	return canary_is_possible(before, canary_load(before, s->block_size));
 }
@@ -144,7 +155,7 @@ bool secure_check_sized(const void *ptr, size_t size, size_t align) {
 	if (align > ALLOC_ALIGN && (addr & (align - 1)) != 0)
 		return misuse_wrong(addr, is, "alignment", align);
 	if (exact || e.tag == TAG_GUARDED)
-		fits = is == size;
+		fits = is == max_size(size, 1);
 	else if (e.tag == TAG_LARGE)
 		fits = size <= is && (large_good_size(size) == is || size <= SC_MAX_SIZE);
 	else

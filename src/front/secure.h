@@ -52,6 +52,9 @@ bool secure_check_large(enum misuse_op op, struct large *l, enum block_kind kind
 /* The program frees a small block that passed secure_check: now or later it comes to block_put. */
 void secure_free(struct heap *h, struct slab *s, uintptr_t block);
 
+/* A fresh slab has a canary before its first block, too, unless an inaccessible page ends there. */
+void secure_prepare_slab(const struct slab *s);
+
 /* No block of the slab, which is about to be deleted, may have been written to behind its end. */
 void secure_check_slab(const struct slab *s);
 

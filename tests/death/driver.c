@@ -37,12 +37,14 @@ static char *cut_message(char *text, int pid)
 	return strchr(text, '\n') ? NULL : text + strlen(head);
 }
 
-/* An emulator has something to say of its own about a program that died. */
-static void drop_wrapper_lines(char *said)
+/* An emulator has something to say of its own about a program that died; and hardened, or verbose, we have
+   more to say of the block. */
+static void drop_other_lines(char *said)
 {
 	char *end = strchr(said, '\n');
+	const char *level = getenv("HAKMEM_SECURE");
 
-	if (end && getenv("HAKMEM_TEST_WRAPPER"))
+	if (end && (getenv("HAKMEM_TEST_WRAPPER") || (level && atoi(level) >= 2)))
 		end[1] = '\0';
 }
 
@@ -54,7 +56,7 @@ static bool is_announced(const struct child_result *result)
 
 	strcpy(announced, result->out.text);
 	strcpy(said, result->err.text);
-	drop_wrapper_lines(said);
+	drop_other_lines(said);
 	message = cut_message(said, atoi(announced));
 	if (!message)
 		return false;

@@ -45,9 +45,17 @@ void expect_double_free(const void *ptr, size_t usable)
 	expect("double free of %p (%zu-byte block)", ptr, usable);
 }
 
+/* Canaries alone say what was asked for, and they go with the slab. */
+static bool has_canaries(void)
+{
+	const char *level = getenv("HAKMEM_SECURE");
+
+	return level && atoi(level) >= 2;
+}
+
 void expect_late_double_free(const void *ptr, size_t usable)
 {
-	if (is_large(usable))
+	if (is_large(usable) || has_canaries())
 		expect("double free of %p (*-byte block)", ptr);
 	else
 		expect_double_free(ptr, usable);
