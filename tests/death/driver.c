@@ -17,6 +17,8 @@
 
 #include <cmocka.h>
 
+enum { CASES_MOST = 512 };
+
 static char *program;
 static const char *library;
 static struct child_result listing;
@@ -81,7 +83,7 @@ static void run_case(void **state)
 
 static size_t list_cases(struct CMUnitTest *tests, size_t room)
 {
-	static char names[256][96];
+	static char names[CASES_MOST][96];
 	size_t count = 0;
 
 	child_run(&listing, NULL, (char *[]){program, (char[]){"--list"}, NULL}, 60);
@@ -97,7 +99,7 @@ static size_t list_cases(struct CMUnitTest *tests, size_t room)
 
 int main(int argc, char **argv)
 {
-	static struct CMUnitTest tests[256]; /* cmocka passes over the nameless */
+	static struct CMUnitTest tests[CASES_MOST]; /* cmocka passes over the nameless */
 
 	if (argc < 3) {
 		fprintf(stderr, "usage: driver MISUSE LIBRARY [PATTERN]\n");

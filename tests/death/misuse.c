@@ -25,7 +25,7 @@ static const struct {
 };
 
 static const struct misuse *const groups[] = {twice_cases, entry_cases, pointer_cases,
-	mosaic_cases};
+	mosaic_cases, hardened_cases};
 
 void expect(const char *format, ...)
 {
@@ -45,12 +45,17 @@ void expect_double_free(const void *ptr, size_t usable)
 	expect("double free of %p (%zu-byte block)", ptr, usable);
 }
 
+static int setting(const char *variable)
+{
+	const char *value = getenv(variable);
+
+	return value ? atoi(value) : 0;
+}
+
 /* Canaries alone say what was asked for, and they go with the slab. */
 static bool has_canaries(void)
 {
-	const char *level = getenv("HAKMEM_SECURE");
-
-	return level && atoi(level) >= 2;
+	return setting("HAKMEM_SECURE") >= 2;
 }
 
 void expect_late_double_free(const void *ptr, size_t usable)
@@ -98,14 +103,33 @@ void *lookup(const char *name)
 	return function;
 }
 
-static void list_cases(const struct misuse *group)
+/* With every small block between guard pages the cases of that sort alone are of interest. */
+static bool is_caught(const struct misuse *misuse)
+{
+	if (setting("HAKMEM_GUARD_RATE") == 1)
+		return misuse->level == GUARDED;
+	return misuse->level <= (unsigned)setting("HAKMEM_SECURE");
+}
+
+static void print_case(const struct misuse *misuse, const char *suffix, bool with_level)
+{
+	printf("%s%s", misuse->name, suffix);
+	if (with_level)
+		printf(misuse->level == GUARDED ? " sampled" : " %u", misuse->level);
+	putchar('\n');
+}
+
+/* Those that the settings in the environment must catch; or all of them, with the level that does. */
+static void list_cases(const struct misuse *group, bool all)
 {
 	for (; group->name; group++) {
+		if (!all && !is_caught(group))
+			continue;
 		if (group->sizes == SIZE_NONE)
-			puts(group->name);
+			print_case(group, "", all);
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 			if (group->sizes & sizes[i].flag)
-				printf("%s%s\n", group->name, sizes[i].suffix);
+				print_case(group, sizes[i].suffix, all);
 	}
 }
 
@@ -127,13 +151,14 @@ static void run_case(const struct misuse *group, const char *name)
 /* Exit status 0 says that the misuse went unpunished. */
 int main(int argc, char **argv)
 {
-	bool list = argc == 2 && strcmp(argv[1], "--list") == 0;
+	bool all = argc == 2 && strcmp(argv[1], "--list-all") == 0;
+	bool list = all || (argc == 2 && strcmp(argv[1], "--list") == 0);
 
 	if (argc != 2)
 		return 2;
 	for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
 		if (list)
-			list_cases(groups[i]);
+			list_cases(groups[i], all);
 		else
 			run_case(groups[i], argv[1]);
 	return 0;

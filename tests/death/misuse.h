@@ -17,10 +17,14 @@ struct misuse {
 	const char *name;
 	unsigned sizes; /* the case is run once with each of them */
 	void (*run)(size_t size);
+	unsigned level; /* of HAKMEM_SECURE from which on it must be caught, or GUARDED */
 };
 
+enum { GUARDED = 9 }; /* it must be caught with HAKMEM_GUARD_RATE=1, at any level */
+
 /* Each ends with a nameless entry. */
-extern const struct misuse twice_cases[], entry_cases[], pointer_cases[], mosaic_cases[];
+extern const struct misuse twice_cases[], entry_cases[], pointer_cases[], mosaic_cases[],
+	hardened_cases[];
 
 /* Announces an acceptable message: what stands between "hakmem: " and " in misuse[123]". `*` stands
    for anything. The first announcement also names the process that is going to die. */
