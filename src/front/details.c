@@ -113,6 +113,20 @@ static void write_nursery(uintptr_t addr) {
 	line_write_plain(&l);
 }
 
+/* Memory that holds nothing: the tag says what was there last. */
+static void write_former(struct pagemap_entry e, uintptr_t addr) {
+	if (e.tag != TAG_FREE && e.tag != TAG_LARGE_FREED && e.tag != TAG_LARGE_GONE)
+		return;
+	struct line l;
+	line_begin(&l);
+	line_str(&l, "  ");
+	line_ptr(&l, (void *)addr);
+	line_str(&l, " is in no block; the last one here had ");
+	line_dec(&l, (size_t)e.desc);
+	line_str(&l, " bytes");
+	line_write_plain(&l);
+}
+
 void details_write(uintptr_t addr) {
 	struct pagemap_entry e = pagemap_lookup(addr);
 	struct stack here;
@@ -124,6 +138,8 @@ void details_write(uintptr_t addr) {
 		write_guarded(e.desc);
 	else if (e.tag == TAG_NURSERY)
 		write_nursery(addr);
+	else
+		write_former(e, addr);
 	struct line l;
 	line_begin(&l);
 	line_str(&l, "  found by thread ");

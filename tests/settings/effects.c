@@ -208,6 +208,37 @@ static void verbose_says_what_holds(void **state)
 		assert_non_null(strstr(result.err.text, expected[i]));
 }
 
+static void secure_keeps_sizes_apart(void **state)
+{
+	assert_int_equal(value_of("secure=0", "exact", "1000"), 0);
+	assert_int_equal(value_of("secure=1", "exact", "1000"), 0);
+	assert_int_equal(value_of("secure=2", "exact", "1000"), 1000);
+	assert_int_equal(value_of("profile=secure", "exact", "1000"), 1000);
+}
+
+static void guard_rate_samples_blocks(void **state)
+{
+	assert_int_equal(value_of("guard_rate=off", "exact", "200000"), 0);
+	assert_in_range(value_of("guard_rate=10000", "exact", "200000"), 4, 60);
+	assert_in_range(value_of("guard_rate=2000", "exact", "200000"), 30, 250);
+}
+
+static void on_error_report_says_so_and_goes_on(void **state)
+{
+	assert_int_equal(value_of("on_error=report", "free_twice", "48"), 48);
+	assert_non_null(strstr(result.err.text, "double free of "));
+	assert_int_equal(value_of("on_error=ignore", "free_twice", "48"), 48);
+	assert_null(strstr(result.err.text, "double free of "));
+}
+
+static void verbose_tells_more_of_a_misuse(void **state)
+{
+	value_of("on_error=report verbose=1", "free_twice", "200000");
+	assert_non_null(strstr(result.err.text, "found by thread "));
+	value_of("on_error=report", "free_twice", "200000");
+	assert_null(strstr(result.err.text, "found by thread "));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -223,6 +254,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(limit_bounds_what_can_be_had),
 		cmocka_unit_test(limit_lets_one_block_grow),
 		cmocka_unit_test(profile_does_as_its_settings),
+		cmocka_unit_test(secure_keeps_sizes_apart),
+		cmocka_unit_test(guard_rate_samples_blocks),
+		cmocka_unit_test(on_error_report_says_so_and_goes_on),
+		cmocka_unit_test(verbose_tells_more_of_a_misuse),
 		cmocka_unit_test(stats_report_at_exit),
 		cmocka_unit_test(verbose_says_what_holds),
 	};

@@ -169,6 +169,33 @@ static long grow(long step)
 	return (long)((size - (size_t)step) / MIB);
 }
 
+/* Of so many small blocks, those of which no more can be used than was asked for. */
+static long count_exact(long count)
+{
+	enum { ASKED = 50 };
+	long exact = 0;
+
+	for (long i = 0; i < count; i++) {
+		void *p = malloc(ASKED);
+
+		exact += malloc_usable_size(p) == ASKED;
+		if (i % 2 != 0)
+			free(p);
+	}
+	return exact;
+}
+
+/* A misuse; what follows it is the settings' business. */
+static long free_twice(long size)
+{
+	void *p = malloc((size_t)size);
+
+	free(p);
+	__asm__ volatile("" : "+r"(p));
+	free(p);
+	return size;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -178,6 +205,7 @@ int main(int argc, char **argv)
 		{"owns", owns_block_of}, {"use_small", use_small}, {"free_many", free_many}, {"free_mibs", free_mibs},
 		{"free_burst", free_burst}, {"go_on", free_burst_and_go_on}, {"huge", count_huge},
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
+		{"exact", count_exact}, {"free_twice", free_twice},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What programs may rely on under hardening, and that one goes on after a misuse where HAKMEM_ON_ERROR says
+ * so. Judged by quiet.c, under several settings; a case that they do not concern is skipped.
+ */
+#include "cases.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const size_t sizes[] = {1, 24, 48, 700, 3000, 12 << 10, 32 << 10, 100 << 10, 700 << 10, 3 << 20};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static void *opaque(void *p)
+{
+	__asm__ volatile("" : "+r"(p));
+	return p;
+}
+
+static int level(void)
+{
+	const char *value = getenv("HAKMEM_SECURE");
+
+	return value ? atoi(value) : 0;
+}
+
+static void need_going_on(void)
+{
+	const char *value = getenv("HAKMEM_ON_ERROR");
+
+	if (!value || strcmp(value, "ignore") != 0)
+		case_skip();
+}
+
+/* The allocator is in order: blocks are whole and their own. */
+static void work(void)
+{
+	static unsigned char *blocks[500];
+
+	for (unsigned round = 0; round < 4; round++) {
+		for (unsigned i = 0; i < 500; i++) {
+			size_t size = sizes[(i * 7 + round) % (SIZES - 1)];
+
+			CHECK((blocks[i] = malloc(size)));
+			blocks[i][0] = blocks[i][size - 1] = (unsigned char)i;
+		}
+		for (unsigned i = 0; i < 500; i++) {
+			size_t size = sizes[(i * 7 + round) % (SIZES - 1)];
+
+			CHECK(blocks[i][0] == (unsigned char)i && blocks[i][size - 1] == (unsigned char)i);
+			free(blocks[i]);
+		}
+	}
+}
+
+static void double_free_goes_on(void)
+{
+	need_going_on();
+	for (unsigned i = 0; i < SIZES; i++) {
+		void *p = malloc(sizes[i]);
+
+		free(p);
+		free(opaque(p));
+	}
+	work();
+}
+
+static void invalid_pointers_go_on(void)
+{
+	_Alignas(16) char buffer[64];
+
+	need_going_on();
+	free(opaque(buffer));
+	free((void *)0xdeadbee0);
+	CHECK(malloc_usable_size(opaque(buffer)) == 0);
+	for (unsigned i = 1; i < SIZES; i++) {
+		char *p = malloc(sizes[i]);
+
+		free(opaque(p + 16));
+		CHECK(malloc_usable_size(opaque(p + 8)) == 0);
+		free(p);
+	}
+	work();
+}
+
+static void realloc_of_wrong_pointer_gives_block(void)
+{
+	_Alignas(16) char buffer[64];
+	char *p;
+
+	need_going_on();
+	p = realloc(opaque(buffer), 1000);
+	CHECK(p);
+	memset(p, 1, 1000);
+	free(p);
+	CHECK(realloc(opaque(buffer), 0) == NULL);
+	work();
+}
+
+static void overflow_goes_on(void)
+{
+	need_going_on();
+	if (level() < 2)
+		case_skip();
+	for (unsigned i = 0; i < SIZES; i++) {
+		char *p = malloc(sizes[i]);
+
+		((char *)opaque(p))[sizes[i]] = 0x41;
+		free(p);
+	}
+	work();
+}
+
+static void write_after_free_goes_on(void)
+{
+	need_going_on();
+	if (level() < 2)
+		case_skip();
+	for (unsigned i = 0; i < SIZES; i++) {
+		char *p = malloc(sizes[i]);
+
+		free(p);
+		((char *)opaque(p))[0] = 0x41;
+	}
+	malloc_trim(0);
+	work();
+}
+
+static void fresh_blocks_read_zero(void)
+{
+	if (level() < 1)
+		case_skip();
+	for (unsigned i = 0; i < 20000; i++) {
+		size_t size = sizes[i % 7] + i % 61;
+		unsigned char *p = malloc(size);
+
+		CHECK(p);
+		for (size_t at = 0; at < size; at++)
+			CHECK(p[at] == 0);
+		memset(p, 0xff, size);
+		free(p);
+	}
+}
+
+/* Written by free, not by the next malloc. */
+static void freed_blocks_are_wiped(void)
+{
+	volatile unsigned char *p;
+
+	if (level() < 1)
+		case_skip();
+	free(malloc(1000));
+	p = malloc(1000);
+	memset((void *)(uintptr_t)p, 0x77, 1000);
+	free(opaque((void *)(uintptr_t)p));
+	for (unsigned i = 8; i < 1000; i++)
+		CHECK(p[i] != 0x77);
+}
+
+static void order_of_blocks_is_random(void)
+{
+	char *before = malloc(48);
+	unsigned ascending = 0;
+
+	if (level() < 2)
+		case_skip();
+	for (unsigned i = 0; i < 400; i++) {
+		char *p = malloc(48);
+
+		ascending += p == before + 64;
+		before = p;
+	}
+	CHECK(ascending < 40);
+}
+
+static void freed_blocks_wait(void)
+{
+	void *p = malloc(48);
+
+	if (level() < 2)
+		case_skip();
+	free(opaque(p));
+	for (unsigned i = 0; i < 500; i++) {
+		void *q = malloc(48);
+
+		CHECK(q != p);
+		free(opaque(q));
+	}
+}
+
+static void sizes_are_exact(void)
+{
+	if (level() < 2)
+		case_skip();
+	for (size_t size = 1; size < 100000; size += 1 + size / 9) {
+		char *p = malloc(size);
+
+		CHECK(malloc_usable_size(p) == size);
+		CHECK((p = realloc(p, size + 3)) && malloc_usable_size(p) == size + 3);
+		free(p);
+	}
+}
+
+static void faults_of_the_program_kill_it(void)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		*(volatile char *)opaque((void *)64) = 1;
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+static volatile sig_atomic_t handled;
+
+static void handle(int number)
+{
+	handled++;
+	_exit(handled == 1 ? 7 : 8);
+}
+
+static void handlers_of_the_program_are_called(void)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		signal(SIGSEGV, handle);
+		*(volatile char *)opaque((void *)64) = 1;
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		{"double_free_goes_on", double_free_goes_on},
+		{"invalid_pointers_go_on", invalid_pointers_go_on},
+		{"realloc_of_wrong_pointer_gives_block", realloc_of_wrong_pointer_gives_block},
+		{"overflow_goes_on", overflow_goes_on},
+		{"write_after_free_goes_on", write_after_free_goes_on},
+		{"fresh_blocks_read_zero", fresh_blocks_read_zero},
+		{"freed_blocks_are_wiped", freed_blocks_are_wiped},
+		{"order_of_blocks_is_random", order_of_blocks_is_random},
+		{"freed_blocks_wait", freed_blocks_wait},
+		{"sizes_are_exact", sizes_are_exact},
+		{"faults_of_the_program_kill_it", faults_of_the_program_kill_it},
+		{"handlers_of_the_program_are_called", handlers_of_the_program_are_called},
+		{NULL, NULL},
+	};
+
+	return cases_main(argc, argv, cases);
+}
