@@ -12,7 +12,7 @@
  * says that it is free wherever it waits. A block that was never handed out has the word 0. The word
  * is written at once, so that whoever frees a neighbour may look at it at any moment.
  *
- * Only the first PAD_MOST bytes of a pad are written and looked at.
+ * Only the first PAD_MOST bytes of a pad, less up to 7, are written and looked at.
  */
 #ifndef HAK_FRONT_CANARY_H
 #define HAK_FRONT_CANARY_H
@@ -67,7 +67,8 @@ HAK_INLINE bool canary_is_possible(uintptr_t block, uint64_t word) {
 void pad_fill(uintptr_t at, size_t length);
 bool pad_holds(uintptr_t at, size_t length);
 
-/* All zero? */
+/* Is the memory all zero? It becomes so. Of words. */
 bool memory_is_zero(uintptr_t at, size_t length);
+void memory_clear(uintptr_t at, size_t length);
 
 #endif

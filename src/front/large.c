@@ -213,6 +213,11 @@ void large_dispose(struct large *l) {
 /* What was freed must not be seen again. Pages that go back to the system are not only zero, but cost
    nothing until they are used. Behind the usable bytes may lie what was there before the block. */
 static void wipe(struct large *l) {
+	enum { WRITTEN_MOST = 256 * 1024 }; /* bytes: up to here, taking the pages anew costs more */
+	if (!is_big(l) && l->usable <= WRITTEN_MOST && !secure_has_canaries()) {
+		memset(l->span.base, 0, l->usable);
+		return;
+	}
 	size_t all = l->guard != 0 ? l->usable : l->span.granules << GRANULE_SHIFT;
 	if (os_purge(l->span.base, all))
 		l->touched = 0;

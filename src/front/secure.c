@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/secure.h"
 
-#include <string.h>
-
 #include "base/bits.h"
 #include "front/alloc.h"
 #include "front/fault.h"
@@ -168,12 +166,12 @@ bool secure_check_sized(const void *ptr, size_t size, size_t align) {
 void secure_free(struct heap *h, struct slab *s, uintptr_t block) {
 	size_t size = s->block_size;
 	if (!s->has_canaries) {
-		memset((void *)block, 0, hak_size_classes[slab_class_at(s, block)].size);
+		memory_clear(block, hak_size_classes[slab_class_at(s, block)].size);
 		block_put(h, s, block);
 		return;
 	}
 	size_t slack = canary_slack(canary_load(block, size));
-	memset((void *)block, 0, size - CANARY_BYTES);
+	memory_clear(block, size - CANARY_BYTES);
 	canary_store(block, size, KIND_FREED, slack);
 	if (h != NULL && h->quarantine != NULL && !block_is_locked_heaps(s))
 		quarantine_add(h, block, size);
