@@ -3,6 +3,7 @@
  * Runs every case of the misuse program and checks how it dies: by SIGABRT, after exactly one line
  * on standard error, which is one of those that the case announced.
  * Usage: driver MISUSE LIBRARY [PATTERN]
+ *        driver MISUSE LIBRARY --table    prints what libc and each level of HAKMEM_SECURE make of each
  */
 #include "child.h"
 
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -97,16 +99,63 @@ static size_t list_cases(struct CMUnitTest *tests, size_t room)
 	return count;
 }
 
+/* How a case ended: "caught" if it died as it should have, else what happened instead. */
+static const char *outcome(const char *preload, char *name)
+{
+	static char text[32];
+	struct child_result result;
+
+	child_run(&result, preload, (char *[]){program, name, NULL}, 60);
+	if (result.timed_out)
+		return "hangs";
+	if (child_exited(&result, CHILD_SKIPPED))
+		return "n/a";
+	if (preload && child_killed(&result, SIGABRT) && is_announced(&result))
+		return "caught";
+	if (child_exited(&result, 0))
+		return "-";
+	if (WIFSIGNALED(result.status))
+		snprintf(text, sizeof text, "SIG%s", sigabbrev_np(WTERMSIG(result.status)));
+	else
+		snprintf(text, sizeof text, "exit %d", WEXITSTATUS(result.status));
+	return text;
+}
+
+/* Every misuse, the level that must catch it, and what libc and each level do; "-": nothing happens. */
+static void print_table(void)
+{
+	char *rest = listing.out.text, *line;
+
+	child_run(&listing, NULL, (char *[]){program, (char[]){"--list-all"}, NULL}, 60);
+	printf("| misuse | caught from | libc | 0 | 1 | 2 | 3 |\n|---|---|---|---|---|---|---|\n");
+	while ((line = strtok_r(rest, "\n", &rest)) != NULL) {
+		char *level = strchr(line, ' ');
+
+		*level++ = '\0';
+		setenv("HAKMEM_GUARD_RATE", strcmp(level, "sampled") == 0 ? "1" : "off", 1);
+		printf("| %s | %s | %s |", line, level, outcome(NULL, line));
+		for (char at[] = "0"; at[0] <= '3'; at[0]++) {
+			setenv("HAKMEM_SECURE", at, 1);
+			printf(" %s |", outcome(library, line));
+		}
+		putchar('\n');
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static struct CMUnitTest tests[CASES_MOST]; /* cmocka passes over the nameless */
 
 	if (argc < 3) {
-		fprintf(stderr, "usage: driver MISUSE LIBRARY [PATTERN]\n");
+		fprintf(stderr, "usage: driver MISUSE LIBRARY [PATTERN | --table]\n");
 		return 2;
 	}
 	program = argv[1];
 	library = argv[2];
+	if (argc > 3 && strcmp(argv[3], "--table") == 0) {
+		print_table();
+		return 0;
+	}
 	if (argc > 3)
 		cmocka_set_test_filter(argv[3]);
 	if (list_cases(tests, sizeof tests / sizeof *tests) == 0)
