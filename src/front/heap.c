@@ -15,7 +15,10 @@
 #include "space/meta.h"
 #include "space/purge.h"
 
-enum { RECYCLED_TRIES = 4 }; /* ready slabs looked at for blocks that were in use before */
+enum {
+	RECYCLED_TRIES = 4, /* ready slabs looked at for blocks that were in use before */
+	MANY_SWAPS = 8,     /* of bin and spare: the bin is too small for the program's rhythm */
+};
 
 /* `first` is read without the lock: it only ever grows at the front. The rest is under `lock`. */
 static struct {
@@ -218,6 +221,7 @@ void heap_make_room(struct heap *h, unsigned sc) {
 	COUNT(h->count.bin_overflow);
 	if (hc->spare_count == 0) {
 		set_spare(hc, &full);
+		hc->swaps++;
 		return;
 	}
 	hc->overran = true;
@@ -230,14 +234,16 @@ void heap_make_room(struct heap *h, unsigned sc) {
 	heap_send_home(h, home);
 }
 
+/* What went home when the bin ran over is missed now, or bin and spare change places all the time. */
 static void adapt_capacity(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
-	if (!hc->overran)
+	if (HAK_LIKELY(!hc->overran && hc->swaps < MANY_SWAPS))
 		return;
-	/* What went home when the bin ran over is missed now: it is too small for the program's rhythm. */
 	hc->overran = false;
+	hc->swaps = 0;
 	unsigned more = policy_growth(sc, hc->capacity, h->grown);
 	hc->capacity += (uint16_t)more;
+	h->bins[sc].room += (int32_t)more;
 	h->grown += more * (size_t)hak_size_classes[sc].size;
 }
 
@@ -290,9 +296,9 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct bin *b = &h->bins[sc];
 	*zerop = false;
 	tick(h);
+	adapt_capacity(h, sc);
 	if (hc->spare_count != 0)
 		return take_spare(hc, b);
-	adapt_capacity(h, sc);
 	for (;;) {
 		struct slab *s = hc->current;
 		if (s != NULL) {

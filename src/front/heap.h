@@ -33,6 +33,7 @@ struct heap_class {
 	uint16_t spare_count; /* blocks there; 0: `spare` means nothing */
 	uint16_t capacity;    /* blocks the bin may hold */
 	bool overran;         /* since the last refill blocks went home because the bin was full */
+	uint8_t swaps;        /* times a full bin became the spare one since the capacity last grew */
 };
 
 /* Slow-path events, counted by the heap's thread; read by others without order, as counters. */

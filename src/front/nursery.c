@@ -10,6 +10,8 @@
 enum {
 	NURSERY_BYTES = 32 * 1024,
 	MAX_SIZE = 4096,
+	CLASS_BYTES = 4096, /* of one class: one that needs more has use for a slab, which reuses blocks */
+	CLASS_BLOCKS = 64,  /* likewise */
 	UNIT = 16,
 	UNIT_FREED = 0x80,
 };
@@ -18,6 +20,7 @@ static_assert((int)SC_COUNT <= (int)UNIT_FREED, "class and flag share a byte");
 static struct {
 	uintptr_t base; /* 0: not made yet */
 	uint32_t used;  /* bytes; the first heap's thread writes */
+	uint8_t taken[SC_COUNT]; /* blocks of each class; likewise */
 	_Atomic uint8_t unit[NURSERY_BYTES / UNIT];
 } nursery;
 
@@ -36,12 +39,20 @@ static bool make(void) {
 	return true;
 }
 
+static bool may_take(unsigned sc, size_t size) {
+	if (size > MAX_SIZE || nursery.used + size > NURSERY_BYTES)
+		return false;
+	unsigned n = nursery.taken[sc];
+	return n == 0 || (n < CLASS_BLOCKS && n * size < CLASS_BYTES);
+}
+
 void *nursery_alloc(unsigned sc) {
 	size_t size = hak_size_classes[sc].size;
-	if (size > MAX_SIZE || nursery.used + size > NURSERY_BYTES)
+	if (!may_take(sc, size))
 		return NULL;
 	if (nursery.base == 0 && !make())
 		return NULL;
+	nursery.taken[sc]++;
 	uint32_t at = nursery.used;
 	__atomic_store_n(&nursery.used, at + (uint32_t)size, __ATOMIC_RELAXED);
 	/* Relaxed: who frees the block got it from our caller, after this. */
