@@ -29,12 +29,11 @@ static void *take_from(struct heap *h, unsigned sc, struct slab *s) {
 
 /* From the mosaics with holes of one length, of 2^log units and more. */
 static void *take_from_list(struct heap *h, unsigned sc, unsigned log) {
-	unsigned units = mosaic_units(sc);
 	struct list_node *n = h->holes[log].first, *next;
 	for (unsigned i = 0; n != NULL && i < TRIES; n = next, i++) {
 		struct slab *s = slab_of_ready_node(n);
 		next = n->next;
-		void *p = slab_mosaic(s)->largest >= units ? take_from(h, sc, s) : NULL;
+		void *p = mosaic_may_fit(slab_mosaic(s), sc) ? take_from(h, sc, s) : NULL;
 		if (p != NULL)
 			return p;
 	}
