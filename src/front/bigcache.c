@@ -13,7 +13,7 @@ enum {
 	BINS = EXACT + PER_DOUBLING * 26 + 1, /* up to 2^48 bytes */
 	WORDS = (BINS + 63) / 64,
 	TRIES = 8,          /* spans looked at in a bin */
-	WASTE = 16,         /* a span taken whole is at most 1/16 too long */
+	WASTE = 2,          /* a span taken whole is at most 1/2 too long */
 	CLOCK_EVERY = 64,
 	REGRET_MAX = 2,
 };
@@ -307,6 +307,13 @@ struct large *bigcache_take(size_t granules) {
 	}
 	lock_release(&cache.lock);
 	return l;
+}
+
+bool bigcache_has(size_t granules) {
+	lock_acquire(&cache.lock);
+	bool has = find(granules, MOST) != NULL;
+	lock_release(&cache.lock);
+	return has;
 }
 
 /* Takes a span out that the rules say must go: all of the oldest if it is stale, else as much of it

@@ -24,6 +24,9 @@
 /* A span of `granules`, or a sixteenth more, out of the cache, tagged TAG_LARGE; NULL: there is none. */
 struct large *bigcache_take(size_t granules);
 
+/* Is a span kept that bigcache_take would find without joining? A hint: others may take it first. */
+bool bigcache_has(size_t granules);
+
 /* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. */
 void bigcache_put(struct large *l);
 

@@ -255,9 +255,12 @@ bool large_move(struct large *l, size_t size) {
 	size_t usable = large_good_size(size);
 	if (usable == 0 || !is_big(l))
 		return false;
-	size_t old = l->span.granules;
+	size_t old = l->span.granules, granules = granules_for(usable);
+	/* Where much is new, copying into memory that is there costs less than its page faults. */
+	if (granules > old + old / 4 && bigcache_has(granules))
+		return false;
 	/* An eighth more address space: a block that grows step by step moves only now and then. */
-	size_t granules = granules_for(usable) + granules_for(usable) / 8;
+	granules += granules / 8;
 	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
 	if (target == NULL) {
 		granules = granules_for(usable);
