@@ -17,7 +17,8 @@
 
 enum {
 	RECYCLED_TRIES = 4, /* ready slabs looked at for blocks that were in use before */
-	MANY_SWAPS = 8,     /* of bin and spare: the bin is too small for the program's rhythm */
+	MANY_SWAPS = 8,     /* of bin and spare: worth a larger bin, */
+	SWAPPED_BLOCKS = 32, /* up to here: blocks that change places keep their slabs from being empty */
 };
 
 /* `first` is read without the lock: it only ever grows at the front. The rest is under `lock`. */
@@ -234,17 +235,30 @@ void heap_make_room(struct heap *h, unsigned sc) {
 	heap_send_home(h, home);
 }
 
-/* What went home when the bin ran over is missed now, or bin and spare change places all the time. */
-static void adapt_capacity(struct heap *h, unsigned sc) {
+static void grow_bin(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
-	if (HAK_LIKELY(!hc->overran && hc->swaps < MANY_SWAPS))
-		return;
-	hc->overran = false;
-	hc->swaps = 0;
 	unsigned more = policy_growth(sc, hc->capacity, h->grown);
 	hc->capacity += (uint16_t)more;
 	h->bins[sc].room += (int32_t)more;
 	h->grown += more * (size_t)hak_size_classes[sc].size;
+}
+
+/* The bin is too small for the program's rhythm if what went home when it ran over is missed now, */
+static void grow_after_overrun(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	if (!hc->overran)
+		return;
+	hc->overran = false;
+	grow_bin(h, sc);
+}
+
+/* or if it changes places with the spare one all the time. */
+static void grow_after_swaps(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	if (hc->swaps < MANY_SWAPS || hc->capacity >= SWAPPED_BLOCKS)
+		return;
+	hc->swaps = 0;
+	grow_bin(h, sc);
 }
 
 /* Makes the next request of each class take the slow path, by data: its bin becomes the spare. */
@@ -296,9 +310,11 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct bin *b = &h->bins[sc];
 	*zerop = false;
 	tick(h);
-	adapt_capacity(h, sc);
-	if (hc->spare_count != 0)
+	if (hc->spare_count != 0) {
+		grow_after_swaps(h, sc);
 		return take_spare(hc, b);
+	}
+	grow_after_overrun(h, sc);
 	for (;;) {
 		struct slab *s = hc->current;
 		if (s != NULL) {
