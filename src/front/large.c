@@ -10,6 +10,7 @@
 #include "slab/size_class.h"
 #include "space/meta.h"
 #include "space/pagemap.h"
+#include "space/purge.h"
 
 /* `unused` is under `lock`: descriptors without a block. */
 static struct {
@@ -152,7 +153,7 @@ struct large *large_alloc(size_t size, size_t align, bool *zerop) {
 }
 
 void large_clear(struct large *l) {
-	if (is_big(l) && os_purge(l->span.base, l->usable))
+	if (is_big(l) && !purge_is_discreet() && os_purge(l->span.base, l->usable))
 		return;
 	memset(l->span.base, 0, min_size(l->touched, l->usable));
 }

@@ -95,7 +95,7 @@ static size_t allowance(void) {
 static bool may_purge(void) {
 	if (purge.purging || hak_settings.purge_delay_ms < 0)
 		return false;
-	if (hak_space.superslabs * SUPERSLAB <= PURGE_HEAP)
+	if (space_superslabs() * SUPERSLAB <= PURGE_HEAP)
 		return false;
 	return purge.refused_ms == 0 || purge.now_ms - purge.refused_ms >= BACKOFF;
 }
@@ -187,6 +187,17 @@ bool purge_all(size_t keep) {
 		any |= superslab_release_empty() > 0;
 	lock_release(space_lock());
 	return any;
+}
+
+bool purge_release_empty(void) {
+	lock_acquire(space_lock());
+	bool any = superslab_release_empty() > 0;
+	lock_release(space_lock());
+	return any;
+}
+
+bool purge_is_discreet(void) {
+	return space_superslabs() * SUPERSLAB + space_big() * GRANULE <= PURGE_HEAP;
 }
 
 bool purge_pending(void) {
