@@ -127,11 +127,14 @@ static struct large *alloc_big(size_t size, size_t align) {
 	struct large *l = align <= GRANULE ? bigcache_take(granules) : NULL;
 	if (l != NULL) {
 		l->span.zero = false;
-	} else {
-		l = map_big(granules, align);
-	}
-	if (l != NULL)
 		count_big((ptrdiff_t)l->span.granules);
+		return l;
+	}
+	l = map_big(granules, align);
+	if (l == NULL)
+		return NULL;
+	count_big((ptrdiff_t)granules);
+	purge_excess();
 	return l;
 }
 

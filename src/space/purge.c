@@ -161,14 +161,26 @@ static void apply_age(void) {
 		purge_until(SIZE_MAX, purge.now_ms - delay);
 }
 
+static void purge_excess_locked(void) {
+	size_t allowed = allowance();
+	if (hak_space.dirty > allowed && may_purge())
+		purge_until(allowed - allowed / 8, 0);
+}
+
 void purge_after_free_locked(void) {
 	if (++purge.events >= CLOCK_EVERY) {
 		look_at_clock();
 		apply_age();
 	}
-	size_t allowed = allowance();
-	if (hak_space.dirty > allowed && may_purge())
-		purge_until(allowed - allowed / 8, 0);
+	purge_excess_locked();
+}
+
+void purge_excess(void) {
+	if (!purge_pending())
+		return;
+	lock_acquire(space_lock());
+	purge_excess_locked();
+	lock_release(space_lock());
 }
 
 void purge_tick(void) {

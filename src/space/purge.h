@@ -43,6 +43,10 @@ void purge_regret(struct superslab *ss);
 /* Applies both rules; looks at the clock now and then only. */
 void purge_after_free_locked(void);
 
+/* Applies the rule of amount: memory that was just mapped elsewhere leaves less room for what is dirty. Takes
+   the space lock. */
+void purge_excess(void);
+
 /* Applies the age rule. Takes the space lock. */
 void purge_tick(void);
 

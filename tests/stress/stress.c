@@ -87,10 +87,16 @@ static void *work(void *argument)
 
 static void start(struct worker *worker)
 {
+	enum { TRIES = 2000 };
+
 	worker->ops = options.ops / options.threads / GENERATIONS + 1;
-	if (pthread_create(&worker->thread, NULL, work, worker)) {
-		fprintf(stderr, "stress: no thread\n");
-		exit(2);
+	/* There may be no memory for a stack just now: see the suite faults. */
+	for (int i = 0; pthread_create(&worker->thread, NULL, work, worker); i++) {
+		if (i == TRIES) {
+			fprintf(stderr, "stress: no thread\n");
+			exit(2);
+		}
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
 	}
 }
 
