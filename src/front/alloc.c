@@ -190,8 +190,11 @@ bool block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
 bool block_resize(void *ptr, size_t size, bool wasteful) {
 	size_t old;
 	struct large *l = large_of((uintptr_t)ptr);
-	if (l != NULL)
-		return size > SC_MAX_SIZE ? large_resize(l, size) : wasteful;
+	if (l != NULL) {
+		/* One that is large for its alignment may hold less than a small block. */
+		bool must_grow = wasteful && size > l->usable;
+		return size > SC_MAX_SIZE || must_grow ? large_resize(l, size) : wasteful;
+	}
 	return block_usable_size(OP_REALLOC, ptr, &old) && (wasteful ? size <= old : size_fits_well(old, size));
 }
 
