@@ -297,6 +297,7 @@ static void run_thread(unsigned what)
 
 static void ask(const struct slot *slot, size_t size)
 {
+	volatile size_t beyond = (size_t)1 << 40; /* compilers would see through a constant */
 	size_t good = hak_malloc_good_size(size);
 
 	REQUIRE(good >= size);
@@ -305,7 +306,7 @@ static void ask(const struct slot *slot, size_t size)
 		REQUIRE(hak_usable_size(slot->ptr) == slot->usable && hak_owns(slot->ptr));
 	}
 	errno = 4711;
-	REQUIRE(!hak_calloc(((size_t)1 << 40) + size, ((size_t)1 << 30) + size) && errno == ENOMEM);
+	REQUIRE(!hak_calloc(beyond, beyond) && errno == ENOMEM);
 }
 
 static void step(void)
