@@ -27,6 +27,9 @@ struct worker {
 	struct block slots[OWN_SLOTS];
 };
 
+/* Of an allocator that can look over its own books. */
+int hak_check(void) __attribute__((weak));
+
 static struct options options;
 static struct worker *workers;
 
@@ -166,5 +169,5 @@ int main(int argc, char **argv)
 		spoil();
 	finish();
 	free(workers);
-	return 0;
+	return hak_check && hak_check() != 0;
 }
