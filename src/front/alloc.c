@@ -54,6 +54,15 @@ static void *try_alloc(struct heap *h, size_t size, size_t align, bool zero) {
 	return sc != 0 ? alloc_small(h, sc, align, zero) : alloc_large(size, align, zero);
 }
 
+/* Caches of this heap, and BigCache. */
+static bool release_caches(struct heap *h, size_t keep) {
+	uint64_t deleted = h->count.slab_deleted;
+	heap_flush(h);
+	bool any = h->count.slab_deleted != deleted;
+	any |= bigcache_release(keep);
+	return any;
+}
+
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 	if (size > PTRDIFF_MAX)
 		return NULL;
@@ -61,7 +70,8 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 	if (HAK_LIKELY(p != NULL))
 		return p;
 	/* The system has no more: give back what nobody needs and ask once more. */
-	release_memory(h, 0);
+	release_caches(h, 0);
+	purge_release_empty();
 	return try_alloc(h, size, align, zero);
 }
 
@@ -72,10 +82,7 @@ size_t good_size(size_t size) {
 }
 
 bool release_memory(struct heap *h, size_t keep) {
-	uint64_t deleted = h->count.slab_deleted;
-	heap_flush(h);
-	bool any = h->count.slab_deleted != deleted;
-	any |= bigcache_release(keep);
+	bool any = release_caches(h, keep);
 	any |= purge_all(keep);
 	return any;
 }
@@ -183,8 +190,11 @@ bool block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
 bool block_resize(void *ptr, size_t size, bool wasteful) {
 	size_t old;
 	struct large *l = large_of((uintptr_t)ptr);
-	if (l != NULL)
-		return size > SC_MAX_SIZE ? large_resize(l, size) : wasteful;
+	if (l != NULL) {
+		/* One that is large for its alignment may hold less than a small block. */
+		bool must_grow = wasteful && size > l->usable;
+		return size > SC_MAX_SIZE || must_grow ? large_resize(l, size) : wasteful;
+	}
 	return block_usable_size(OP_REALLOC, ptr, &old) && (wasteful ? size <= old : size_fits_well(old, size));
 }
 

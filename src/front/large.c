@@ -10,6 +10,7 @@
 #include "slab/size_class.h"
 #include "space/meta.h"
 #include "space/pagemap.h"
+#include "space/purge.h"
 
 /* `unused` is under `lock`: descriptors without a block. */
 static struct {
@@ -126,11 +127,14 @@ static struct large *alloc_big(size_t size, size_t align) {
 	struct large *l = align <= GRANULE ? bigcache_take(granules) : NULL;
 	if (l != NULL) {
 		l->span.zero = false;
-	} else {
-		l = map_big(granules, align);
-	}
-	if (l != NULL)
 		count_big((ptrdiff_t)l->span.granules);
+		return l;
+	}
+	l = map_big(granules, align);
+	if (l == NULL)
+		return NULL;
+	count_big((ptrdiff_t)granules);
+	purge_excess();
 	return l;
 }
 
@@ -152,7 +156,7 @@ struct large *large_alloc(size_t size, size_t align, bool *zerop) {
 }
 
 void large_clear(struct large *l) {
-	if (is_big(l) && os_purge(l->span.base, l->usable))
+	if (is_big(l) && !purge_is_discreet() && os_purge(l->span.base, l->usable))
 		return;
 	memset(l->span.base, 0, min_size(l->touched, l->usable));
 }

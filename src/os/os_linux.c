@@ -3,9 +3,9 @@
  * The platform contract on Linux: raw system calls, so that neither errno nor a library that
  * interposes libc's wrappers (a fake clock, an mmap tracer) is involved.
  *
- * After the constructor only mmap, munmap, mremap, madvise, futex and clock_gettime are used, and mincore on the
- * way to a report:
- * sandboxes that permit what libc's malloc needs permit us.
+ * After the constructor only mmap, munmap, mremap, madvise and futex are used, and mincore on the way to a
+ * report: sandboxes that permit what libc's malloc needs permit us. The clock is read without a system call,
+ * unless the machine has none that can be.
  */
 #include "os/os.h"
 
@@ -22,6 +22,7 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
+#include "os/vdso.h"
 
 struct os_facts os_facts;
 
@@ -205,9 +206,30 @@ enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *
 	return MOVE_TARGET_LOST;
 }
 
+typedef int clock_fn(clockid_t clock, struct timespec *ts);
+
+static int ask_kernel(clockid_t clock, struct timespec *ts) {
+	return (int)raw6(SYS_clock_gettime, clock, (long)ts, 0, 0, 0, 0);
+}
+
+static clock_fn *find_clock(void) {
+	clock_fn *fn;
+	*(void **)&fn = vdso_find("__vdso_clock_gettime");
+	if (fn == NULL)
+		*(void **)&fn = vdso_find("__kernel_clock_gettime"); /* so on Arm */
+	return fn != NULL ? fn : ask_kernel;
+}
+
 uint64_t os_now_ms(void) {
+	/* Found when first needed, which in most processes is never. Relaxed: all find the same. */
+	static _Atomic(clock_fn *) cached;
+	clock_fn *fn = atomic_load_explicit(&cached, memory_order_relaxed);
+	if (fn == NULL) {
+		fn = find_clock();
+		atomic_store_explicit(&cached, fn, memory_order_relaxed);
+	}
 	struct timespec ts = { 0, 0 };
-	raw6(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)&ts, 0, 0, 0, 0);
+	fn(CLOCK_MONOTONIC_COARSE, &ts);
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 

@@ -95,7 +95,7 @@ static size_t allowance(void) {
 static bool may_purge(void) {
 	if (purge.purging || hak_settings.purge_delay_ms < 0)
 		return false;
-	if (hak_space.superslabs * SUPERSLAB <= PURGE_HEAP)
+	if (space_superslabs() * SUPERSLAB <= PURGE_HEAP)
 		return false;
 	return purge.refused_ms == 0 || purge.now_ms - purge.refused_ms >= BACKOFF;
 }
@@ -161,14 +161,26 @@ static void apply_age(void) {
 		purge_until(SIZE_MAX, purge.now_ms - delay);
 }
 
+static void purge_excess_locked(void) {
+	size_t allowed = allowance();
+	if (hak_space.dirty > allowed && may_purge())
+		purge_until(allowed - allowed / 8, 0);
+}
+
 void purge_after_free_locked(void) {
 	if (++purge.events >= CLOCK_EVERY) {
 		look_at_clock();
 		apply_age();
 	}
-	size_t allowed = allowance();
-	if (hak_space.dirty > allowed && may_purge())
-		purge_until(allowed - allowed / 8, 0);
+	purge_excess_locked();
+}
+
+void purge_excess(void) {
+	if (!purge_pending())
+		return;
+	lock_acquire(space_lock());
+	purge_excess_locked();
+	lock_release(space_lock());
 }
 
 void purge_tick(void) {
@@ -187,6 +199,17 @@ bool purge_all(size_t keep) {
 		any |= superslab_release_empty() > 0;
 	lock_release(space_lock());
 	return any;
+}
+
+bool purge_release_empty(void) {
+	lock_acquire(space_lock());
+	bool any = superslab_release_empty() > 0;
+	lock_release(space_lock());
+	return any;
+}
+
+bool purge_is_discreet(void) {
+	return space_superslabs() * SUPERSLAB + space_big() * GRANULE <= PURGE_HEAP;
 }
 
 bool purge_pending(void) {

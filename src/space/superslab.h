@@ -61,7 +61,7 @@ void span_shrink(struct span *span, size_t granules);
 
 /* Space counters, in granules; approximate for readers without the lock. */
 struct space_stats {
-	size_t superslabs;
+	size_t superslabs; /* looked at without the lock, too */
 	size_t live;     /* in use */
 	size_t dirty;    /* free and maybe resident */
 	size_t purged;   /* purged, ever */
@@ -77,6 +77,12 @@ extern struct space_stats hak_space;
 HAK_INLINE void space_count_dirty(ptrdiff_t granules) {
 	/* Relaxed: a hint for those without the lock. */
 	__atomic_store_n(&hak_space.dirty, hak_space.dirty + (size_t)granules, __ATOMIC_RELAXED);
+}
+HAK_INLINE void space_count_superslabs(ptrdiff_t n) {
+	__atomic_store_n(&hak_space.superslabs, hak_space.superslabs + (size_t)n, __ATOMIC_RELAXED);
+}
+HAK_INLINE size_t space_superslabs(void) {
+	return __atomic_load_n(&hak_space.superslabs, __ATOMIC_RELAXED);
 }
 HAK_INLINE size_t space_big(void) {
 	return __atomic_load_n(&hak_space.big, __ATOMIC_RELAXED);
