@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* The commands: each is defined in the file of its name and is a row of main.c's table. */
+#ifndef HAK_TOOL_COMMANDS_H
+#define HAK_TOOL_COMMANDS_H
+
+#include "tool/tool.h"
+
+extern const struct command command_info;
+
+#endif
