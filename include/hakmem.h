@@ -209,7 +209,7 @@ struct hak_stats {
 	uint64_t refill_spare, refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt,
 	         refill_hole, refill_fresh; /* where blocks came from then */
 	uint64_t full_bins, home_blocks;    /* bins that ran over; blocks that went back to their slabs */
-	uint64_t remote_blocks, remote_batches; /* freed by another thread than their slab's */
+	uint64_t remote_blocks, remote_batches; /* freed by another thread than their slab's, with a heap */
 	uint64_t drained_blocks;            /* of those, taken up by their slab's thread */
 	uint64_t foreign_frees;             /* pointers handed on to libc */
 	uint64_t slabs_deleted;
