@@ -167,7 +167,8 @@ struct hak_stats_class {
 	uint64_t slabs;
 	uint64_t live;   /* blocks that the program has */
 	uint64_t cached; /* free blocks in caches of threads, or on the way from one to another */
-	uint64_t free;   /* other free blocks, and those that were never handed out */
+	uint64_t free;   /* other free blocks */
+	uint64_t fresh;  /* never handed out: they cost no memory yet */
 	uint64_t unused; /* bytes of the live blocks that were not asked for: an estimate from samples */
 	uint64_t allocs, frees; /* calls, under HAKMEM_STATS=ops only */
 };
@@ -191,7 +192,8 @@ struct hak_stats {
 	uint64_t live, live_blocks;         /* blocks that the program has; how many */
 	uint64_t unused;                    /* of that, not asked for: an estimate */
 	uint64_t cached;                    /* free blocks in caches of threads and on the way between them */
-	uint64_t slab_free;                 /* free or never used blocks in slabs */
+	uint64_t slab_free;                 /* other free blocks in slabs */
+	uint64_t slab_fresh;                /* blocks that cost no memory yet */
 	uint64_t dirty, dirty_peak;         /* free granules that may be resident */
 	uint64_t clean;                     /* free granules that cost no memory */
 	uint64_t bigcache;                  /* freed large blocks, kept */
