@@ -188,10 +188,11 @@ struct hak_stats {
 
 	/* now */
 	uint64_t committed, committed_peak; /* mapped, metadata included */
+	uint64_t mapped;                    /* for blocks: SuperSlabs, and what large blocks have of their own */
 	uint64_t resident;                  /* at most: what was used and not given back since */
 	uint64_t live, live_blocks;         /* blocks that the program has; how many */
 	uint64_t unused;                    /* of that, not asked for: an estimate */
-	uint64_t cached;                    /* free blocks in caches of threads and on the way between them */
+	uint64_t cached, cached_blocks;     /* free blocks in caches of threads and on the way between them */
 	uint64_t slab_free;                 /* other free blocks in slabs */
 	uint64_t slab_fresh;                /* blocks that cost no memory yet */
 	uint64_t dirty, dirty_peak;         /* free granules that may be resident */

@@ -427,6 +427,9 @@ static void add_space(const struct reading *r, struct hak_stats *st) {
 	st->bigcache = get_word(r, r->root[ROOT_BIGCACHE_GRANULES]) << shift;
 	st->clean <<= shift;
 	st->retained = st->dirty + st->clean + st->bigcache;
+	uint64_t superslabs = st->superslabs * r->number[N_SUPERSLAB_GRANULES];
+	st->mapped = (superslabs + GET(c.bytes, SPACE_ALONE) + GET(c.bytes, SPACE_BIG)) << shift;
+	st->mapped += st->bigcache;
 	uint64_t in_use = GET(c.bytes, SPACE_LIVE) + GET(c.bytes, SPACE_ALONE) + GET(c.bytes, SPACE_BIG);
 	st->resident = (in_use << shift) + st->dirty + st->bigcache + st->metadata;
 }
@@ -444,6 +447,7 @@ static void settle_classes(struct hak_stats *st, const uint64_t *out, const stru
 		st->live_blocks += c->live;
 		st->unused += c->unused;
 		st->cached += c->cached * c->size;
+		st->cached_blocks += c->cached;
 		st->slab_free += c->free * c->size;
 		st->slab_fresh += c->fresh * c->size;
 	}
