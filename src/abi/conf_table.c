@@ -3,7 +3,7 @@
 
 #include "build_options.h"
 
-enum kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE, KIND_MS };
+enum kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE, KIND_MS, KIND_TEXT };
 
 /* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
 struct setting {
@@ -94,6 +94,19 @@ static enum conf_verdict parse_number(const struct setting *s, struct text t, in
 	return CONF_TAKEN;
 }
 
+/* Text is taken as it is, if it is any. */
+static enum conf_verdict take_text(const struct setting *s, struct text t, struct settings *to) {
+	char *field = (char *)to + s->offset;
+	for (size_t i = 0; i < t.len; i++)
+		if ((unsigned char)t.at[i] < ' ')
+			return CONF_BAD_VALUE;
+	if (t.len == 0 || t.len >= s->size)
+		return t.len == 0 ? CONF_BAD_VALUE : CONF_OUT_OF_BOUNDS;
+	memset(field, 0, s->size);
+	memcpy(field, t.at, t.len);
+	return CONF_TAKEN;
+}
+
 static enum conf_verdict parse(const struct setting *s, struct text t, int64_t *valuep) {
 	if (find_word(s, t, valuep))
 		return CONF_TAKEN;
@@ -141,9 +154,10 @@ enum conf_verdict conf_assign(struct settings *to, struct text assignment, enum 
 		if (!text_is(name, text_of(s->name)))
 			continue;
 		int64_t v;
-		enum conf_verdict verdict = parse(s, value, &v);
+		enum conf_verdict verdict = s->kind == KIND_TEXT ? take_text(s, value, to) : parse(s, value, &v);
 		if (verdict == CONF_TAKEN) {
-			put(s, to, v);
+			if (s->kind != KIND_TEXT)
+				put(s, to, v);
 			*rowp = (enum conf_row)row;
 		}
 		return verdict;
@@ -157,6 +171,10 @@ void conf_print_name(struct line *l, enum conf_row row) {
 
 void conf_print_value(struct line *l, enum conf_row row, const struct settings *from) {
 	const struct setting *s = &table[row];
+	if (s->kind == KIND_TEXT) {
+		line_str(l, (const char *)from + s->offset);
+		return;
+	}
 	int64_t v = get(s, from);
 	struct text rest = words_of(s), word;
 	for (int64_t i = 0; text_next(&rest, ' ', &word); i++)

@@ -11,6 +11,8 @@
 #include "front/alloc.h"
 #include "front/bigcache.h"
 #include "front/large.h"
+#include "observe/profile.h"
+#include "observe/sample.h"
 #include "observe/stats.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
@@ -77,14 +79,15 @@ void lifecycle_init(void) {
 __attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
 	lifecycle_init();
 	load_settings(env);
+	profile_init();
 }
 
 /* Linked with -z initfirst, it also runs after the destructors of the other libraries. */
 __attribute__((destructor(101))) static void destructor(void) {
-	if (!hak_settings.stats_at_exit)
-		return;
 	lifecycle_repair_if_due();
-	stats_print();
+	profile_end();
+	if (hak_settings.stats_at_exit)
+		stats_print();
 }
 
 struct locked_heap *lifecycle_late_heap(void) {
@@ -111,6 +114,7 @@ void lifecycle_thread_exit(void) {
 	t->torn_down = true;
 	t->tag = 0;
 	t->heap = NULL;
+	t->sampling = NULL;
 	if (h == NULL)
 		return;
 	heap_enter(h);
@@ -147,6 +151,7 @@ static void detach(struct tcache *t) {
 	struct heap *h = t->heap;
 	t->tag = 0;
 	t->heap = NULL;
+	t->sampling = NULL;
 	heap_retire(h);
 }
 
@@ -228,6 +233,7 @@ static void repair_shared(void) {
 	repair(meta_lock(), meta_reset);
 	repair(&process.lock, NULL);
 	locked_heap_repair_after_fork();
+	sample_after_fork();
 }
 
 static void fork_prepare(void) {

@@ -22,6 +22,9 @@ void line_text(struct line *l, const char *s, size_t len);
 void line_dec(struct line *l, uint64_t value);
 void line_ptr(struct line *l, const void *p);
 
+/* `pattern` with %p replaced by the id of the process, %e by the name of the program. False: does not fit. */
+bool report_path(char *path, size_t size, const char *pattern);
+
 /* Starts "hakmem: ". */
 void line_begin(struct line *l);
 

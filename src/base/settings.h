@@ -10,6 +10,9 @@
 
 enum thp_mode { THP_AUTO, THP_ALWAYS, THP_NEVER };
 
+/* Bytes of a setting that is text, with the NUL. */
+#define SETTING_TEXT 200
+
 struct settings {
 	bool disable;           /* every request goes to libc */
 	bool wrap_tiny;         /* requests up to 1 KiB are ours; false: libc's */
@@ -24,6 +27,11 @@ struct settings {
 	int64_t purge_delay_ms; /* 0: at once; -1: never */
 	bool stats_at_exit;
 	bool verbose;
+	bool crash_report;
+	bool name_maps;         /* our mappings bear names in /proc/PID/maps */
+	uint32_t sample_signal; /* switches the heap profiler; 0: none */
+	size_t sample;          /* mean bytes between the profiler's samples; 0: off */
+	char sample_file[SETTING_TEXT]; /* pattern of the path */
 };
 
 extern struct settings hak_settings;

@@ -9,6 +9,7 @@
 #include "front/heap_slabs.h"
 #include "front/holes.h"
 #include "front/policy.h"
+#include "front/sampling.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "slab/pool.h"
@@ -61,18 +62,12 @@ static struct heap **idle_list(bool locked) {
 }
 
 static void put_idle(struct heap *h) {
-	h->bins = NULL;
 	heap_leave(h); /* before another thread can take it up */
 	lock_acquire(&registry.lock);
+	__atomic_store_n(&h->bins, NULL, __ATOMIC_RELAXED); /* others look, see sampling_call_threads */
 	h->next_idle = *idle_list(h->locked);
 	*idle_list(h->locked) = h;
 	lock_release(&registry.lock);
-}
-
-/* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
-   it would not look like a link. */
-static uintptr_t bin_end(const struct heap *h) {
-	return link_encode((uintptr_t)h | 1);
 }
 
 struct heap *heap_acquire(struct bin *bins, bool locked) {
@@ -87,9 +82,9 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 		return NULL;
 	heap_enter(h); /* until the caller is done with setting up */
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		bins[sc] = (struct bin){ .head = bin_end(h), .room = h->classes[sc].capacity,
+		bins[sc] = (struct bin){ .head = heap_bin_end(h), .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
-	h->bins = bins;
+	__atomic_store_n(&h->bins, bins, __ATOMIC_RELAXED);
 	inbox_open(&h->inbox);
 	return h;
 }
@@ -193,7 +188,7 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 }
 
 static void empty_bin(const struct heap *h, const struct heap_class *hc, struct bin *b) {
-	b->head = bin_end(h);
+	b->head = heap_bin_end(h);
 	b->room = hc->capacity;
 }
 
@@ -214,6 +209,7 @@ static void *take_spare(struct heap_class *hc, struct bin *b) {
 void heap_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc], full = *b;
+	sampling_bin_emptied(h, sc);
 	empty_bin(h, hc, b);
 	COUNT(h->count.bin_overflow);
 	if (hc->spare_count == 0) {
@@ -248,6 +244,7 @@ static void hide_bins(struct heap *h) {
 		struct bin *b = &h->bins[sc];
 		if (hc->spare_count != 0 || b->room >= hc->capacity)
 			continue;
+		sampling_bin_emptied(h, sc);
 		set_spare(hc, b);
 		empty_bin(h, hc, b);
 	}
@@ -285,7 +282,7 @@ static bool recycle_instead(struct heap *h, struct heap_class *hc) {
 	return true;
 }
 
-void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
+static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	*zerop = false;
@@ -324,12 +321,19 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	}
 }
 
+void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
+	void *p = refill(h, sc, zerop);
+	sampling_bin_filled(h, sc);
+	return p;
+}
+
 /* ---- flush, retire, destroy ---- */
 
 static void flush_bin(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	uintptr_t cached = b->head;
+	sampling_bin_emptied(h, sc);
 	empty_bin(h, hc, b);
 	heap_send_home(h, cached);
 	if (hc->spare_count == 0)
@@ -366,6 +370,8 @@ static void close_inbox(struct heap *h) {
 
 void heap_retire(struct heap *h) {
 	heap_flush(h);
+	h->sampling = NULL;
+	h->sampling_seen = 0;
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	if (hak_settings.adopt) {
 		heap_for_each_slab(h, disown_slab);

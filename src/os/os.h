@@ -105,6 +105,12 @@ void os_file_close(int fd);
 /* Reads at most `size` bytes from `offset` on. Number of bytes; 0: there are no more. */
 size_t os_file_read(int fd, char *buf, size_t size, size_t offset);
 
+/* Opens a file for writing, as a new one or emptied. Below 0: minus an error number. */
+int os_file_create(const char *path);
+
+/* Appends. False: not all of it could be written. */
+bool os_file_write(int fd, const char *buf, size_t size);
+
 /* Path of the running program, without NUL. Its length; 0: not known, or no shorter than `size`. */
 size_t os_executable(char *buf, size_t size);
 

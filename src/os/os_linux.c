@@ -253,6 +253,24 @@ size_t os_file_read(int fd, char *buf, size_t size, size_t offset) {
 	return failed(n) ? 0 : (size_t)n;
 }
 
+int os_file_create(const char *path) {
+	return (int)raw6(SYS_openat, AT_FDCWD, (long)path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666,
+	                 0, 0);
+}
+
+bool os_file_write(int fd, const char *buf, size_t size) {
+	while (size > 0) {
+		long n = raw6(SYS_write, fd, (long)buf, (long)size, 0, 0, 0);
+		if (n == -EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		buf += n;
+		size -= (size_t)n;
+	}
+	return true;
+}
+
 size_t os_executable(char *buf, size_t size) {
 	long n = raw6(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)buf, (long)size, 0, 0);
 	return failed(n) || (size_t)n >= size ? 0 : (size_t)n;
