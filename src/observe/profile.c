@@ -13,7 +13,7 @@
 
 bool hak_profile_due;
 
-static bool by_signal; /* sampling was switched on by it */
+static volatile bool by_signal; /* sampling was switched on by it, or will be as soon as it can */
 
 static void write_file(void) {
 	int error = profile_write(hak_settings.sample_file);
@@ -28,11 +28,10 @@ static void write_file(void) {
 
 /* The first switches on, the next writes and switches off. A profile from the start goes on. */
 static void handle(int signal) {
-	if (!sample_has_blocks())
-		return; /* not even ready */
 	if (!sample_is_on()) {
 		by_signal = true;
-		sample_on();
+		if (sample_has_blocks())
+			sample_on();
 		return;
 	}
 	if (by_signal)
@@ -65,8 +64,8 @@ void profile_begin(void) {
 	int saved = errno;
 	if (hak_settings.sample != 0)
 		sample_start(hak_settings.sample);
-	else
-		sample_prepare();
+	else if (sample_prepare() && by_signal && !sample_is_on())
+		sample_on();
 	errno = saved;
 }
 
