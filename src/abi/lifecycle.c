@@ -11,6 +11,7 @@
 #include "front/alloc.h"
 #include "front/bigcache.h"
 #include "front/large.h"
+#include "observe/crash.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
 #include "observe/stats.h"
@@ -79,6 +80,7 @@ void lifecycle_init(void) {
 __attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
 	lifecycle_init();
 	load_settings(env);
+	crash_init();
 	profile_init();
 }
 

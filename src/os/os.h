@@ -117,6 +117,10 @@ size_t os_executable(char *buf, size_t size);
 /* Id of the calling thread. */
 int os_thread_id(void);
 
+/* Copies memory of our own that may not be there or not be readable. False: it is not, or the system does not
+   say. */
+bool os_try_read(void *to, const void *from, size_t size);
+
 /* Is the page that holds `addr` mapped? For the path that ends in a report only. */
 bool os_is_mapped(const void *addr);
 

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -278,6 +279,12 @@ size_t os_executable(char *buf, size_t size) {
 
 int os_thread_id(void) {
 	return (int)raw6(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
+bool os_try_read(void *to, const void *from, size_t size) {
+	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)from, size };
+	long pid = raw6(SYS_getpid, 0, 0, 0, 0, 0, 0);
+	return raw6(SYS_process_vm_readv, pid, (long)&local, 1, (long)&remote, 1, 0) == (long)size;
 }
 
 bool os_is_mapped(const void *addr) {
