@@ -44,6 +44,7 @@ static void load_settings(char *const *env) {
 		return;
 	process.settings_loaded = true;
 	conf_load(env);
+	os_name_early_maps();
 }
 
 static void fork_prepare(void);

@@ -36,6 +36,10 @@ void *os_map_aligned(size_t size, size_t align);
    that much meanwhile. */
 void *os_map_target(size_t size, size_t align, size_t old_size);
 
+/* Once the settings hold: gives what was mapped before, when the loader allocated, the name that the setting
+   `name_maps` wants, as later mappings get it. */
+void os_name_early_maps(void);
+
 /* Bytes mapped by the functions above and not unmapped since. */
 size_t os_mapped(void);
 

@@ -101,10 +101,46 @@ size_t os_mapped(void) {
 	return atomic_load_explicit(&mapped, memory_order_relaxed);
 }
 
+enum { EARLY = 8 };
+
+/* Mappings made before the settings hold, while there is one thread. */
+static struct {
+	bool over;
+	unsigned count;
+	struct {
+		void *addr;
+		size_t size;
+	} map[EARLY];
+} early;
+
+/* Advice: kernels without names refuse. */
+static void set_name(const void *addr, size_t size) {
+	enum { SET_VMA = 0x53564d41, SET_VMA_ANON_NAME = 0 };
+	raw6(SYS_prctl, SET_VMA, SET_VMA_ANON_NAME, (long)addr, (long)size, (long)"hakmem", 0);
+}
+
+static void name_map(void *addr, size_t size) {
+	if (HAK_UNLIKELY(hak_settings.name_maps)) {
+		set_name(addr, size);
+	} else if (HAK_UNLIKELY(!early.over) && early.count < EARLY) {
+		early.map[early.count].addr = addr;
+		early.map[early.count++].size = size;
+	}
+}
+
+void os_name_early_maps(void) {
+	early.over = true;
+	for (unsigned i = 0; hak_settings.name_maps && i < early.count; i++)
+		set_name(early.map[i].addr, early.map[i].size);
+}
+
 static void *map(void *hint, size_t size) {
 	long ret = raw6(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
 	                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return failed(ret) ? NULL : (void *)ret;
+	if (failed(ret))
+		return NULL;
+	name_map((void *)ret, size);
+	return (void *)ret;
 }
 
 static bool unmap(void *addr, size_t size) {
