@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/probe.h"
 #include "base/settings.h"
 #include "front/bigcache.h"
 #include "front/heap_slabs.h"
@@ -322,6 +323,7 @@ static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 }
 
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
+	HAK_PROBE2(refill, sc, hak_size_classes[sc].size);
 	void *p = refill(h, sc, zerop);
 	sampling_bin_filled(h, sc);
 	return p;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/misuse.h"
 
+#include "base/probe.h"
 #include "base/report.h"
 #include "front/heap.h"
 #include "front/large.h"
@@ -20,6 +21,7 @@ static void line_block_size(struct line *l, size_t size) {
 
 void misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
 	struct line l;
+	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	if (op == OP_FREE) {
 		line_str(&l, "double free of ");
@@ -36,6 +38,7 @@ void misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
 _Noreturn HAK_COLD static void die_interior(enum misuse_op op, uintptr_t addr, uintptr_t block,
                                             size_t size) {
 	struct line l;
+	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	line_str(&l, op_names[op]);
 	line_str(&l, " of interior pointer ");
@@ -52,6 +55,7 @@ void misuse_invalid(enum misuse_op op, uintptr_t addr) {
 	if (e.tag == TAG_LARGE_GONE && addr % GRANULE == 0)
 		misuse_freed(op, addr, (size_t)e.desc);
 	struct line l;
+	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	line_str(&l, op_names[op]);
 	line_str(&l, " of invalid pointer ");

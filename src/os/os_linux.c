@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/probe.h"
 #include "base/settings.h"
 
 struct os_facts os_facts;
@@ -94,6 +95,7 @@ static bool charge(size_t size, size_t soon_gone) {
 	if (hak_settings.limit == 0 || now <= hak_settings.limit || now - hak_settings.limit <= soon_gone)
 		return true;
 	uncharge(size);
+	HAK_PROBE1(limit_hit, size);
 	return false;
 }
 
@@ -139,6 +141,7 @@ static void *map(void *hint, size_t size) {
 	                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (failed(ret))
 		return NULL;
+	HAK_PROBE2(mmap, ret, size);
 	name_map((void *)ret, size);
 	return (void *)ret;
 }
@@ -212,6 +215,7 @@ bool os_unmap(void *addr, size_t size) {
 }
 
 bool os_purge(void *addr, size_t size) {
+	HAK_PROBE2(purge, addr, size);
 	return !failed(raw6(SYS_madvise, (long)addr, (long)size, MADV_DONTNEED, 0, 0, 0));
 }
 
