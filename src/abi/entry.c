@@ -68,6 +68,8 @@ HAK_NOINLINE static void free_slowly(void *ptr) {
 		heap_leave(h);
 	if (HAK_LIKELY(ours))
 		return;
+	if (h != NULL)
+		COUNT(h->count.foreign_free);
 	require_libcs(OP_FREE, ptr);
 	libc_free(ptr);
 }

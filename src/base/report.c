@@ -48,7 +48,7 @@ void line_begin(struct line *l) {
 }
 
 /* libc knows it once its own constructor has run. */
-static const char *program_name(void) {
+const char *report_program(void) {
 	const char *name = program_invocation_short_name;
 	if (name != NULL && name[0] != '\0')
 		return name;
@@ -66,7 +66,7 @@ static void line_pattern(struct line *l, const char *pattern) {
 		else if (*++pattern == 'p')
 			line_dec(l, (uint64_t)getpid());
 		else
-			line_str(l, program_name());
+			line_str(l, report_program());
 	}
 }
 
@@ -82,7 +82,7 @@ bool report_path(char *path, size_t size, const char *pattern) {
 
 void line_write(struct line *l) {
 	line_str(l, " in ");
-	line_str(l, program_name());
+	line_str(l, report_program());
 	line_char(l, '[');
 	line_dec(l, (uint64_t)getpid());
 	line_char(l, ']');

@@ -11,4 +11,5 @@ struct settings hak_settings = {
 	.bigcache_max = 512 * HAK_MIB,
 	.purge_delay_ms = 1000,
 	.sample_file = "hakmem.%p.heap",
+	.stats_file = "stderr",
 };

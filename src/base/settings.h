@@ -9,6 +9,7 @@
 #include "base/compiler.h"
 
 enum thp_mode { THP_AUTO, THP_ALWAYS, THP_NEVER };
+enum stats_mode { STATS_OFF, STATS_TEXT, STATS_JSON, STATS_OPS };
 
 /* Bytes of a setting that is text, with the NUL. */
 #define SETTING_TEXT 200
@@ -25,13 +26,16 @@ struct settings {
 	size_t bigcache_max;    /* bytes BigCache may keep */
 	size_t limit;           /* bytes that may be mapped; 0: as many as the system gives */
 	int64_t purge_delay_ms; /* 0: at once; -1: never */
-	bool stats_at_exit;
+	enum stats_mode stats;  /* a report at exit, and what else */
+	bool warm_pool_stats;   /* the report tells of the warm pool, too */
+	uint32_t stats_signal;  /* writes a report; 0: none */
 	bool verbose;
 	bool crash_report;
 	bool name_maps;         /* our mappings bear names in /proc/PID/maps */
 	uint32_t sample_signal; /* switches the heap profiler; 0: none */
 	size_t sample;          /* mean bytes between the profiler's samples; 0: off */
 	char sample_file[SETTING_TEXT]; /* pattern of the path */
+	char stats_file[SETTING_TEXT]; /* pattern of the path, or "stderr" */
 };
 
 extern struct settings hak_settings;

@@ -65,10 +65,10 @@ void sampling_call_threads(bool try) {
 	else if (!lock_try(heap_registry_lock()))
 		return;
 	/* A heap loses its bins under the lock, so these are of living threads. Relaxed: a thread that does
-	   not see it yet sees it soon. */
+	   not see it yet sees it soon; one whose operations are counted is always on the slow path. */
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		struct bin *bins = __atomic_load_n(&h->bins, __ATOMIC_RELAXED);
-		if (bins != NULL && !h->locked && !h->forsaken)
+		if (bins != NULL && h->ops == NULL && !h->locked && !h->forsaken)
 			__atomic_store_n(&tcache_of_bins(bins)->tag, TAG_MATCHES_NONE, __ATOMIC_RELAXED);
 	}
 	lock_release(heap_registry_lock());

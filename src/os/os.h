@@ -40,8 +40,16 @@ void *os_map_target(size_t size, size_t align, size_t old_size);
    `name_maps` wants, as later mappings get it. */
 void os_name_early_maps(void);
 
-/* Bytes mapped by the functions above and not unmapped since. */
+/* Bytes mapped by the functions above and not unmapped since; where that is kept. */
 size_t os_mapped(void);
+const void *os_mapped_at(void);
+
+/* Read without order. System calls are not counted without the option `stats`. */
+struct os_counters {
+	uint64_t mmap, munmap, mremap, madvise;
+	uint64_t mapped_most; /* the most os_mapped ever was */
+};
+extern struct os_counters os_counters;
 
 /* Gives address space back. False if the system refuses (a mapping split would exceed its limit);
    the memory then stays mapped. */
@@ -112,8 +120,17 @@ size_t os_file_read(int fd, char *buf, size_t size, size_t offset);
 /* Opens a file for writing, as a new one or emptied. Below 0: minus an error number. */
 int os_file_create(const char *path);
 
-/* Appends. False: not all of it could be written. */
-bool os_file_write(int fd, const char *buf, size_t size);
+/* Opens a file for adding to its end, made if there is none; no link is followed. Negative: it could not be. */
+int os_file_append(const char *path);
+
+/* Another descriptor for the file that is open as `fd`, high enough to be in nobody's way. Negative: none. */
+int os_file_keep(int fd);
+
+/* Which file is open as `fd`: 0 if none is. */
+uint64_t os_file_identity(int fd);
+
+/* Writes all of it. False: the file does not take it. */
+bool os_file_write(int fd, const char *text, size_t size);
 
 /* Path of the running program, without NUL. Its length; 0: not known, or no shorter than `size`. */
 size_t os_executable(char *buf, size_t size);

@@ -24,8 +24,14 @@
 #include "base/bits.h"
 #include "base/probe.h"
 #include "base/settings.h"
+#include "build_options.h"
 
 struct os_facts os_facts;
+struct os_counters os_counters;
+
+/* Relaxed: a counter. */
+#define COUNT_CALL(name) \
+	((void)(HAK_STATS && __atomic_fetch_add(&os_counters.name, 1, __ATOMIC_RELAXED)))
 
 /* Result as the kernel gives it: -4095..-1 is an error number. */
 #if defined(__x86_64__)
@@ -92,8 +98,12 @@ static void uncharge(size_t size) {
 /* Counts `size` bytes more, unless that makes too many even when `soon_gone` of them are not looked at. */
 static bool charge(size_t size, size_t soon_gone) {
 	size_t now = atomic_fetch_add_explicit(&mapped, size, memory_order_relaxed) + size;
-	if (hak_settings.limit == 0 || now <= hak_settings.limit || now - hak_settings.limit <= soon_gone)
+	if (hak_settings.limit == 0 || now <= hak_settings.limit || now - hak_settings.limit <= soon_gone) {
+		/* Racing threads may miss a peak by what they map at once. */
+		if (now > __atomic_load_n(&os_counters.mapped_most, __ATOMIC_RELAXED))
+			__atomic_store_n(&os_counters.mapped_most, now, __ATOMIC_RELAXED);
 		return true;
+	}
 	uncharge(size);
 	HAK_PROBE1(limit_hit, size);
 	return false;
@@ -136,7 +146,12 @@ void os_name_early_maps(void) {
 		set_name(early.map[i].addr, early.map[i].size);
 }
 
+const void *os_mapped_at(void) {
+	return &mapped;
+}
+
 static void *map(void *hint, size_t size) {
+	COUNT_CALL(mmap);
 	long ret = raw6(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
 	                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (failed(ret))
@@ -147,6 +162,7 @@ static void *map(void *hint, size_t size) {
 }
 
 static bool unmap(void *addr, size_t size) {
+	COUNT_CALL(munmap);
 	return !failed(raw6(SYS_munmap, (long)addr, (long)size, 0, 0, 0, 0));
 }
 
@@ -216,10 +232,12 @@ bool os_unmap(void *addr, size_t size) {
 
 bool os_purge(void *addr, size_t size) {
 	HAK_PROBE2(purge, addr, size);
+	COUNT_CALL(madvise);
 	return !failed(raw6(SYS_madvise, (long)addr, (long)size, MADV_DONTNEED, 0, 0, 0));
 }
 
 void os_advise_huge(void *addr, size_t size) {
+	COUNT_CALL(madvise);
 	raw6(SYS_madvise, (long)addr, (long)size, MADV_HUGEPAGE, 0, 0, 0);
 }
 
@@ -227,12 +245,14 @@ bool os_resize(void *addr, size_t old_size, size_t new_size) {
 	size_t more = new_size > old_size ? new_size - old_size : 0;
 	if (!charge(more, 0))
 		return false;
+	COUNT_CALL(mremap);
 	bool done = !failed(raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size, 0, 0, 0));
 	uncharge(!done ? more : new_size < old_size ? old_size - new_size : 0);
 	return done;
 }
 
 enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
+	COUNT_CALL(mremap);
 	long ret = raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size,
 	                MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0);
 	if (!failed(ret)) {
@@ -297,6 +317,24 @@ size_t os_file_read(int fd, char *buf, size_t size, size_t offset) {
 int os_file_create(const char *path) {
 	return (int)raw6(SYS_openat, AT_FDCWD, (long)path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666,
 	                 0, 0);
+}
+
+int os_file_append(const char *path) {
+	return (int)raw6(SYS_openat, AT_FDCWD, (long)path,
+	                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644, 0, 0);
+}
+
+int os_file_keep(int fd) {
+	enum { FROM = 200 };
+	return (int)raw6(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FROM, 0, 0, 0);
+}
+
+uint64_t os_file_identity(int fd) {
+	struct stat st;
+	int saved = errno;
+	bool known = fstat(fd, &st) == 0;
+	errno = saved;
+	return known ? ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | 1 : 0;
 }
 
 bool os_file_write(int fd, const char *buf, size_t size) {

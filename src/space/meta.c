@@ -54,6 +54,10 @@ bool meta_has(uintptr_t addr) {
 	return false;
 }
 
+const void *meta_used_at(void) {
+	return &meta.used;
+}
+
 void meta_donate(void *start, size_t size) {
 	char *s = start;
 	lock_acquire(&meta.lock);

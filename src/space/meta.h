@@ -21,6 +21,7 @@ bool meta_has(uintptr_t addr);
 
 /* Bytes handed out. */
 size_t meta_used(void);
+const void *meta_used_at(void);
 
 struct lock *meta_lock(void);
 
