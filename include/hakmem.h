@@ -183,7 +183,8 @@ struct hak_stats_class {
 	uint64_t slabs;
 	uint64_t live;   /* blocks that the program has */
 	uint64_t cached; /* free blocks in caches of threads, or on the way from one to another */
-	uint64_t free;   /* other free blocks, and those that were never handed out */
+	uint64_t free;   /* other free blocks */
+	uint64_t fresh;  /* never handed out: they cost no memory yet */
 	uint64_t unused; /* bytes of the live blocks that were not asked for: an estimate from samples */
 	uint64_t allocs, frees; /* calls, under HAKMEM_STATS=ops only */
 };
@@ -203,11 +204,13 @@ struct hak_stats {
 
 	/* now */
 	uint64_t committed, committed_peak; /* mapped, metadata included */
+	uint64_t mapped;                    /* for blocks: SuperSlabs, and what large blocks have of their own */
 	uint64_t resident;                  /* at most: what was used and not given back since */
 	uint64_t live, live_blocks;         /* blocks that the program has; how many */
 	uint64_t unused;                    /* of that, not asked for: an estimate */
-	uint64_t cached;                    /* free blocks in caches of threads and on the way between them */
-	uint64_t slab_free;                 /* free or never used blocks in slabs */
+	uint64_t cached, cached_blocks;     /* free blocks in caches of threads and on the way between them */
+	uint64_t slab_free;                 /* other free blocks in slabs */
+	uint64_t slab_fresh;                /* blocks that cost no memory yet */
 	uint64_t dirty, dirty_peak;         /* free granules that may be resident */
 	uint64_t clean;                     /* free granules that cost no memory */
 	uint64_t bigcache;                  /* freed large blocks, kept */
@@ -225,7 +228,7 @@ struct hak_stats {
 	uint64_t refill_spare, refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt,
 	         refill_hole, refill_fresh; /* where blocks came from then */
 	uint64_t full_bins, home_blocks;    /* bins that ran over; blocks that went back to their slabs */
-	uint64_t remote_blocks, remote_batches; /* freed by another thread than their slab's */
+	uint64_t remote_blocks, remote_batches; /* freed by another thread than their slab's, with a heap */
 	uint64_t drained_blocks;            /* of those, taken up by their slab's thread */
 	uint64_t foreign_frees;             /* pointers handed on to libc */
 	uint64_t slabs_deleted;

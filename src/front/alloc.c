@@ -120,8 +120,10 @@ static bool is_locked_heaps(struct slab *s) {
 }
 
 static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
-	if (h != NULL && !h->locked && !is_locked_heaps(s)) {
+	/* Those of a thread without a heap are seen only when their slab's owner takes them up. */
+	if (h != NULL)
 		COUNT(h->count.remote_free);
+	if (h != NULL && !h->locked && !is_locked_heaps(s)) {
 		outbox_add(&h->outbox, s, block);
 		return;
 	}
