@@ -130,6 +130,22 @@ int hak_owns(const void *ptr) HAK_NOEXCEPT;
    Returns 1 if any was given back, else 0. */
 int hak_trim(size_t keep) HAK_NOEXCEPT;
 
+/* ---- Heap profile ---- */
+
+/* Begins a heap profile: from here on allocations are sampled, one in `mean` bytes on average (512 KiB is
+   usual), with where they were made. What an earlier profile held is forgotten. Returns 0, EBUSY while
+   sampling, EINVAL for a mean of 0 or above 1 GiB, or ENOMEM; errno is untouched. */
+int hak_profile_start(size_t mean) HAK_NOEXCEPT;
+
+/* Takes no more samples. Blocks in the profile are still noticed when they are freed. */
+void hak_profile_stop(void) HAK_NOEXCEPT;
+
+/* Writes the profile, as it is now, to a file that pprof reads: what lives and all that was allocated, by
+   stack. In `path` %p stands for the process id, %e for the program's name. Returns 0, ENODATA if no
+   profile was begun, or why the file cannot be written; errno is untouched. Async-signal-safe. */
+HAK_ATTR(nonnull(1))
+int hak_profile_write(const char *path) HAK_NOEXCEPT;
+
 /* ---- First-class heaps ---- */
 
 /* A heap whose blocks can be freed all at once. Its functions may be called by any thread, several

@@ -12,6 +12,9 @@
 #include "front/alloc.h"
 #include "front/bigcache.h"
 #include "front/large.h"
+#include "observe/crash.h"
+#include "observe/profile.h"
+#include "observe/sample.h"
 #include "observe/stats.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
@@ -42,6 +45,7 @@ static void load_settings(char *const *env) {
 		return;
 	process.settings_loaded = true;
 	conf_load(env);
+	os_name_early_maps();
 }
 
 static void fork_prepare(void);
@@ -79,15 +83,17 @@ void lifecycle_init(void) {
 __attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
 	lifecycle_init();
 	load_settings(env);
+	crash_init();
+	profile_init();
 	stats_begin();
 }
 
 /* Linked with -z initfirst, it also runs after the destructors of the other libraries. */
 __attribute__((destructor(101))) static void destructor(void) {
-	if (hak_settings.stats == STATS_OFF)
-		return;
 	lifecycle_repair_if_due();
-	stats_end();
+	profile_end();
+	if (hak_settings.stats != STATS_OFF)
+		stats_end();
 }
 
 struct locked_heap *lifecycle_late_heap(void) {
@@ -114,6 +120,7 @@ void lifecycle_thread_exit(void) {
 	t->torn_down = true;
 	t->tag = 0;
 	t->heap = NULL;
+	t->sampling = NULL;
 	if (h == NULL)
 		return;
 	heap_enter(h);
@@ -150,6 +157,7 @@ static void detach(struct tcache *t) {
 	struct heap *h = t->heap;
 	t->tag = 0;
 	t->heap = NULL;
+	t->sampling = NULL;
 	heap_retire(h);
 }
 
@@ -233,6 +241,7 @@ static void repair_shared(void) {
 	repair(meta_lock(), meta_reset);
 	repair(&process.lock, NULL);
 	locked_heap_repair_after_fork();
+	sample_after_fork();
 }
 
 static void fork_prepare(void) {

@@ -59,6 +59,27 @@ const char *report_program(void) {
 	return slash != NULL ? slash + 1 : name;
 }
 
+static void line_pattern(struct line *l, const char *pattern) {
+	for (; *pattern != '\0'; pattern++) {
+		if (*pattern != '%' || (pattern[1] != 'p' && pattern[1] != 'e'))
+			line_char(l, *pattern);
+		else if (*++pattern == 'p')
+			line_dec(l, (uint64_t)getpid());
+		else
+			line_str(l, report_program());
+	}
+}
+
+bool report_path(char *path, size_t size, const char *pattern) {
+	struct line l = { .len = 0 };
+	line_pattern(&l, pattern);
+	if (l.len >= size || l.len >= sizeof l.text - 1)
+		return false;
+	memcpy(path, l.text, l.len);
+	path[l.len] = '\0';
+	return true;
+}
+
 void line_write(struct line *l) {
 	line_str(l, " in ");
 	line_str(l, report_program());

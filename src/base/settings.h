@@ -30,6 +30,11 @@ struct settings {
 	bool warm_pool_stats;   /* the report tells of the warm pool, too */
 	uint32_t stats_signal;  /* writes a report; 0: none */
 	bool verbose;
+	bool crash_report;
+	bool name_maps;         /* our mappings bear names in /proc/PID/maps */
+	uint32_t sample_signal; /* switches the heap profiler; 0: none */
+	size_t sample;          /* mean bytes between the profiler's samples; 0: off */
+	char sample_file[SETTING_TEXT]; /* pattern of the path */
 	char stats_file[SETTING_TEXT]; /* pattern of the path, or "stderr" */
 };
 

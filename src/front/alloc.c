@@ -7,12 +7,12 @@
 #include "front/bigcache.h"
 #include "front/locked_heap.h"
 #include "front/nursery.h"
+#include "front/sampling.h"
 #include "space/purge.h"
 
 /* ---- allocating ---- */
 
-/* The class for a request, or 0: it is a large one. */
-static unsigned class_for(size_t size, size_t align) {
+unsigned alloc_class(size_t size, size_t align) {
 	if (size > SC_MAX_SIZE || align > SC_MAX_SIZE)
 		return 0;
 	return align <= ALLOC_ALIGN ? sc_of(size) : sc_of_aligned(size, align);
@@ -67,7 +67,7 @@ static void count_request(struct heap *h, unsigned sc, size_t size) {
 }
 
 static void *try_alloc(struct heap *h, size_t size, size_t align, bool zero) {
-	unsigned sc = class_for(size, align);
+	unsigned sc = alloc_class(size, align);
 	if (HAK_STATS)
 		count_request(h, sc, size);
 	return sc != 0 ? alloc_small(h, sc, align, zero) : alloc_large(size, align, zero);
@@ -111,6 +111,8 @@ bool release_memory(struct heap *h, size_t keep) {
 static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 	unsigned sc = slab_class_at(s, block);
 	struct bin *b = &h->bins[sc];
+	if (HAK_UNLIKELY(h->sampling != NULL) && sampling_put(h, sc, block))
+		return;
 	if (b->room <= 0)
 		heap_make_room(h, sc);
 	b->room--;

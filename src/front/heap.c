@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/probe.h"
 #include "base/settings.h"
 #include "front/bigcache.h"
 #include "front/heap_slabs.h"
 #include "front/holes.h"
 #include "front/policy.h"
+#include "front/sampling.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "slab/pool.h"
@@ -77,12 +79,6 @@ static void put_idle(struct heap *h) {
 	lock_release(&registry.lock);
 }
 
-/* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
-   it would not look like a link. */
-static uintptr_t bin_end(const struct heap *h) {
-	return link_encode((uintptr_t)h | 1);
-}
-
 struct heap *heap_acquire(struct bin *bins, bool locked) {
 	lock_acquire(&registry.lock);
 	struct heap *h = *idle_list(locked);
@@ -95,7 +91,7 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 		return NULL;
 	heap_enter(h); /* until the caller is done with setting up */
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		bins[sc] = (struct bin){ .head = bin_end(h), .room = h->classes[sc].capacity,
+		bins[sc] = (struct bin){ .head = heap_bin_end(h), .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
 	__atomic_store_n(&h->bins, bins, __ATOMIC_RELAXED);
 	inbox_open(&h->inbox);
@@ -215,7 +211,7 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 }
 
 static void empty_bin(const struct heap *h, const struct heap_class *hc, struct bin *b) {
-	b->head = bin_end(h);
+	b->head = heap_bin_end(h);
 	b->room = hc->capacity;
 }
 
@@ -236,6 +232,7 @@ static void *take_spare(struct heap_class *hc, struct bin *b) {
 void heap_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc], full = *b;
+	sampling_bin_emptied(h, sc);
 	empty_bin(h, hc, b);
 	COUNT(h->count.bin_overflow);
 	if (hc->spare_count == 0) {
@@ -286,6 +283,7 @@ static void hide_bins(struct heap *h) {
 		struct bin *b = &h->bins[sc];
 		if (hc->spare_count != 0 || b->room >= hc->capacity)
 			continue;
+		sampling_bin_emptied(h, sc);
 		set_spare(hc, b);
 		empty_bin(h, hc, b);
 	}
@@ -324,7 +322,7 @@ static bool recycle_instead(struct heap *h, struct heap_class *hc) {
 	return true;
 }
 
-void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
+static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	*zerop = false;
@@ -367,12 +365,20 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	}
 }
 
+void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
+	HAK_PROBE2(refill, sc, hak_size_classes[sc].size);
+	void *p = refill(h, sc, zerop);
+	sampling_bin_filled(h, sc);
+	return p;
+}
+
 /* ---- flush, retire, destroy ---- */
 
 static void flush_bin(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	uintptr_t cached = b->head;
+	sampling_bin_emptied(h, sc);
 	empty_bin(h, hc, b);
 	heap_send_home(h, cached);
 	if (hc->spare_count == 0)
@@ -409,6 +415,8 @@ static void close_inbox(struct heap *h) {
 
 void heap_retire(struct heap *h) {
 	heap_flush(h);
+	h->sampling = NULL;
+	h->sampling_seen = 0;
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	if (hak_settings.adopt) {
 		heap_for_each_slab(h, disown_slab);

@@ -91,6 +91,9 @@ struct heap {
 	struct warm_counters warm[BANDS];
 	struct ops *ops;         /* NULL: operations are not counted */
 	struct outbox outbox;
+	struct sampling *sampling; /* NULL: not sampling; front/sampling.h */
+	struct sampling *sampling_memory; /* NULL: never did */
+	uint32_t sampling_seen;  /* generation of the switch that the thread follows */
 	size_t slabs;            /* in the lists */
 	uint8_t sparse_class;    /* where the search for a sparse slab goes on */
 	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
@@ -115,6 +118,12 @@ struct heap *heap_acquire(struct bin *bins, bool locked);
 /* Brings bins and outbox home, gives up all slabs and puts the heap, no longer busy, up for reuse. Its
    thread. */
 void heap_retire(struct heap *h);
+
+/* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
+   it would not look like a link. */
+HAK_INLINE uintptr_t heap_bin_end(const struct heap *h) {
+	return link_encode((uintptr_t)h | 1);
+}
 
 /* A block of class `sc` for an empty bin, and more in the bin. `zerop`: whether the block is known to
    be all zero. NULL: out of memory. */

@@ -2,6 +2,7 @@
 #include "front/heap_slabs.h"
 
 #include "base/bits.h"
+#include "base/probe.h"
 #include "slab/mosaic.h"
 
 static struct slab *slab_at(uintptr_t block) {
@@ -136,6 +137,7 @@ void heap_drain_inbox(struct heap *h) {
 	for (; s != NULL; s = next) {
 		/* Before the slab leaves our hands: the next router overwrites the link. */
 		next = s->inbox_next;
+		HAK_PROBE1(remote_drain, s->base);
 		/* Relaxed: only we make ourselves owner. */
 		if (atomic_load_explicit(&s->owner, memory_order_relaxed) != &h->inbox) {
 			remote_route(s);

@@ -36,6 +36,10 @@ void *os_map_aligned(size_t size, size_t align);
    that much meanwhile. */
 void *os_map_target(size_t size, size_t align, size_t old_size);
 
+/* Once the settings hold: gives what was mapped before, when the loader allocated, the name that the setting
+   `name_maps` wants, as later mappings get it. */
+void os_name_early_maps(void);
+
 /* Bytes mapped by the functions above and not unmapped since; where that is kept. */
 size_t os_mapped(void);
 const void *os_mapped_at(void);
@@ -113,6 +117,9 @@ void os_file_close(int fd);
 /* Reads at most `size` bytes from `offset` on. Number of bytes; 0: there are no more. */
 size_t os_file_read(int fd, char *buf, size_t size, size_t offset);
 
+/* Opens a file for writing, as a new one or emptied. Below 0: minus an error number. */
+int os_file_create(const char *path);
+
 /* Opens a file for adding to its end, made if there is none; no link is followed. Negative: it could not be. */
 int os_file_append(const char *path);
 
@@ -122,14 +129,18 @@ int os_file_keep(int fd);
 /* Which file is open as `fd`: 0 if none is. */
 uint64_t os_file_identity(int fd);
 
-/* Writes all of it, as far as the file takes it. */
-void os_file_write(int fd, const char *text, size_t size);
+/* Writes all of it. False: the file does not take it. */
+bool os_file_write(int fd, const char *text, size_t size);
 
 /* Path of the running program, without NUL. Its length; 0: not known, or no shorter than `size`. */
 size_t os_executable(char *buf, size_t size);
 
 /* Id of the calling thread. */
 int os_thread_id(void);
+
+/* Copies memory of our own that may not be there or not be readable. False: it is not, or the system does not
+   say. */
+bool os_try_read(void *to, const void *from, size_t size);
 
 /* Is the page that holds `addr` mapped? For the path that ends in a report only. */
 bool os_is_mapped(const void *addr);

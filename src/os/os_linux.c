@@ -17,10 +17,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/probe.h"
 #include "base/settings.h"
 #include "build_options.h"
 #include "os/vdso.h"
@@ -104,11 +106,45 @@ static bool charge(size_t size, size_t soon_gone) {
 		return true;
 	}
 	uncharge(size);
+	HAK_PROBE1(limit_hit, size);
 	return false;
 }
 
 size_t os_mapped(void) {
 	return atomic_load_explicit(&mapped, memory_order_relaxed);
+}
+
+enum { EARLY = 8 };
+
+/* Mappings made before the settings hold, while there is one thread. */
+static struct {
+	bool over;
+	unsigned count;
+	struct {
+		void *addr;
+		size_t size;
+	} map[EARLY];
+} early;
+
+/* Advice: kernels without names refuse. */
+static void set_name(const void *addr, size_t size) {
+	enum { SET_VMA = 0x53564d41, SET_VMA_ANON_NAME = 0 };
+	raw6(SYS_prctl, SET_VMA, SET_VMA_ANON_NAME, (long)addr, (long)size, (long)"hakmem", 0);
+}
+
+static void name_map(void *addr, size_t size) {
+	if (HAK_UNLIKELY(hak_settings.name_maps)) {
+		set_name(addr, size);
+	} else if (HAK_UNLIKELY(!early.over) && early.count < EARLY) {
+		early.map[early.count].addr = addr;
+		early.map[early.count++].size = size;
+	}
+}
+
+void os_name_early_maps(void) {
+	early.over = true;
+	for (unsigned i = 0; hak_settings.name_maps && i < early.count; i++)
+		set_name(early.map[i].addr, early.map[i].size);
 }
 
 const void *os_mapped_at(void) {
@@ -119,7 +155,11 @@ static void *map(void *hint, size_t size) {
 	COUNT_CALL(mmap);
 	long ret = raw6(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
 	                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return failed(ret) ? NULL : (void *)ret;
+	if (failed(ret))
+		return NULL;
+	HAK_PROBE2(mmap, ret, size);
+	name_map((void *)ret, size);
+	return (void *)ret;
 }
 
 static bool unmap(void *addr, size_t size) {
@@ -192,6 +232,7 @@ bool os_unmap(void *addr, size_t size) {
 }
 
 bool os_purge(void *addr, size_t size) {
+	HAK_PROBE2(purge, addr, size);
 	COUNT_CALL(madvise);
 	return !failed(raw6(SYS_madvise, (long)addr, (long)size, MADV_DONTNEED, 0, 0, 0));
 }
@@ -295,6 +336,11 @@ size_t os_file_read(int fd, char *buf, size_t size, size_t offset) {
 	return failed(n) ? 0 : (size_t)n;
 }
 
+int os_file_create(const char *path) {
+	return (int)raw6(SYS_openat, AT_FDCWD, (long)path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666,
+	                 0, 0);
+}
+
 int os_file_append(const char *path) {
 	return (int)raw6(SYS_openat, AT_FDCWD, (long)path,
 	                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644, 0, 0);
@@ -313,16 +359,17 @@ uint64_t os_file_identity(int fd) {
 	return known ? ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | 1 : 0;
 }
 
-void os_file_write(int fd, const char *text, size_t size) {
+bool os_file_write(int fd, const char *buf, size_t size) {
 	while (size > 0) {
-		long n = raw6(SYS_write, fd, (long)text, (long)size, 0, 0, 0);
+		long n = raw6(SYS_write, fd, (long)buf, (long)size, 0, 0, 0);
 		if (n == -EINTR)
 			continue;
 		if (n <= 0)
-			return; /* nobody is listening; nothing better can be done */
-		text += n;
+			return false;
+		buf += n;
 		size -= (size_t)n;
 	}
+	return true;
 }
 
 size_t os_executable(char *buf, size_t size) {
@@ -332,6 +379,12 @@ size_t os_executable(char *buf, size_t size) {
 
 int os_thread_id(void) {
 	return (int)raw6(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
+bool os_try_read(void *to, const void *from, size_t size) {
+	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)from, size };
+	long pid = raw6(SYS_getpid, 0, 0, 0, 0, 0, 0);
+	return raw6(SYS_process_vm_readv, pid, (long)&local, 1, (long)&remote, 1, 0) == (long)size;
 }
 
 bool os_is_mapped(const void *addr) {

@@ -158,6 +158,23 @@ static void unit_of_another_kind_refused(void **state)
 	assert_memory_equal(&s, &fresh, sizeof s);
 }
 
+static void text_taken_if_it_fits(void **state)
+{
+	static char longest[SETTING_TEXT + 16] = "sample_file=";
+	struct settings s = fresh;
+	enum conf_row row;
+
+	memset(longest + 12, 'x', SETTING_TEXT);
+	assert_int_equal(conf_assign(&s, (struct text){longest, 12 + SETTING_TEXT}, &row), CONF_OUT_OF_BOUNDS);
+	assert_int_equal(assign(&s, "sample_file", ""), CONF_BAD_VALUE);
+	assert_int_equal(assign(&s, "sample_file", "a\tb"), CONF_BAD_VALUE);
+	assert_memory_equal(&s, &fresh, sizeof s);
+	assert_int_equal(conf_assign(&s, (struct text){longest, 11 + SETTING_TEXT}, &row), CONF_TAKEN);
+	assert_int_equal(strlen(s.sample_file), SETTING_TEXT - 1);
+	assert_int_equal(assign(&s, "sample_file", " a %p/b "), CONF_TAKEN);
+	assert_string_equal(s.sample_file, "a %p/b");
+}
+
 static void text_with_nul_refused(void **state)
 {
 	static const char after[] = "thp=never\0", amid[] = "thp=nev\0er", name[] = "th\0p=never";
@@ -229,6 +246,7 @@ int main(void)
 		cmocka_unit_test(word_each_taken_as_its_place),
 		cmocka_unit_test(value_not_understood_refused),
 		cmocka_unit_test(unit_of_another_kind_refused),
+		cmocka_unit_test(text_taken_if_it_fits),
 		cmocka_unit_test(text_with_nul_refused),
 		cmocka_unit_test(value_of_a_megabyte_refused),
 		cmocka_unit_test(value_printed_reads_back),
