@@ -44,6 +44,10 @@ struct text conf_profile_lines(uint32_t profile) {
 
 /* ---- numbers and words ---- */
 
+static bool is_number(const struct setting *s) {
+	return s->kind == KIND_COUNT || s->kind == KIND_SIZE || s->kind == KIND_MS;
+}
+
 static struct text words_of(const struct setting *s) {
 	switch (s->kind) {
 	case KIND_BOOL: return text_of(bool_words);
@@ -52,10 +56,15 @@ static struct text words_of(const struct setting *s) {
 	}
 }
 
-/* The place of `t` among the words. */
+/* What the first word means: 0, unless that is a number of its own. */
+static int64_t first_word(const struct setting *s) {
+	return is_number(s) && s->low <= 0 ? s->low - 1 : 0;
+}
+
+/* What `t` means if it is one of the words. */
 static bool find_word(const struct setting *s, struct text t, int64_t *valuep) {
 	struct text rest = words_of(s), word;
-	for (int64_t i = 0; text_next(&rest, ' ', &word); i++)
+	for (int64_t i = first_word(s); text_next(&rest, ' ', &word); i++)
 		if (text_is(t, word)) {
 			*valuep = s->kind == KIND_BOOL ? i & 1 : i;
 			return true;
@@ -97,8 +106,7 @@ static enum conf_verdict parse_number(const struct setting *s, struct text t, in
 static enum conf_verdict parse(const struct setting *s, struct text t, int64_t *valuep) {
 	if (find_word(s, t, valuep))
 		return CONF_TAKEN;
-	bool is_number = s->kind == KIND_COUNT || s->kind == KIND_SIZE || s->kind == KIND_MS;
-	return is_number ? parse_number(s, t, valuep) : CONF_BAD_VALUE;
+	return is_number(s) ? parse_number(s, t, valuep) : CONF_BAD_VALUE;
 }
 
 /* ---- fields ---- */
@@ -159,7 +167,7 @@ void conf_print_value(struct line *l, enum conf_row row, const struct settings *
 	const struct setting *s = &table[row];
 	int64_t v = get(s, from);
 	struct text rest = words_of(s), word;
-	for (int64_t i = 0; text_next(&rest, ' ', &word); i++)
+	for (int64_t i = first_word(s); text_next(&rest, ' ', &word); i++)
 		if (i == v) {
 			line_text(l, word.at, word.len);
 			return;

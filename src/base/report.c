@@ -59,13 +59,17 @@ static const char *program_name(void) {
 	return slash != NULL ? slash + 1 : name;
 }
 
-void line_write(struct line *l) {
+void line_end(struct line *l) {
 	line_str(l, " in ");
 	line_str(l, program_name());
 	line_char(l, '[');
 	line_dec(l, (uint64_t)getpid());
 	line_char(l, ']');
 	l->text[l->len++] = '\n';
+}
+
+void line_write(struct line *l) {
+	line_end(l);
 	const char *at = l->text;
 	size_t left = l->len;
 	while (left > 0) {

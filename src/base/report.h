@@ -25,7 +25,10 @@ void line_ptr(struct line *l, const void *p);
 /* Starts "hakmem: ". */
 void line_begin(struct line *l);
 
-/* Ends with " in NAME[PID]", writes the line to standard error. */
+/* Ends with " in NAME[PID]" and a newline. */
+void line_end(struct line *l);
+
+/* line_end, then writes the line to standard error. */
 void line_write(struct line *l);
 
 /* line_write, then abort(). */

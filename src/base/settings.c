@@ -8,6 +8,6 @@ struct settings hak_settings = {
 	.use_superslab = HAK_SUPERSLAB,
 	.adopt = true,
 	.bigcache_l25 = HAK_BIGCACHE_L25,
-	.bigcache_max = 512 * HAK_MIB,
+	.bigcache_max = BIGCACHE_AUTO,
 	.purge_delay_ms = 1000,
 };

@@ -10,6 +10,9 @@
 
 enum thp_mode { THP_AUTO, THP_ALWAYS, THP_NEVER };
 
+#define LIMIT_CGROUP ((size_t)1)    /* `limit`, until abi/conf.c has asked what it is */
+#define BIGCACHE_AUTO ((size_t)-1)  /* `bigcache_max`: by the memory there is */
+
 struct settings {
 	bool disable;           /* every request goes to libc */
 	bool wrap_tiny;         /* requests up to 1 KiB are ours; false: libc's */
@@ -19,9 +22,10 @@ struct settings {
 	uint32_t profile;       /* its place in abi/conf_table.def */
 	enum thp_mode thp;
 	uint32_t cache_blocks;  /* fixed bin capacity; 0: adapts per class */
-	size_t bigcache_max;    /* bytes BigCache may keep */
+	size_t bigcache_max;    /* bytes BigCache may keep, or BIGCACHE_AUTO */
 	size_t limit;           /* bytes that may be mapped; 0: as many as the system gives */
 	int64_t purge_delay_ms; /* 0: at once; -1: never */
+	bool background;        /* a thread of ours gives back on time */
 	bool stats_at_exit;
 	bool verbose;
 };

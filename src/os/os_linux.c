@@ -4,24 +4,34 @@
  * interposes libc's wrappers (a fake clock, an mmap tracer) is involved.
  *
  * After the constructor only mmap, munmap, mremap, madvise, futex and clock_gettime are used, and mincore on the
- * way to a report:
- * sandboxes that permit what libc's malloc needs permit us.
+ * way to a report: sandboxes that permit what libc's malloc needs permit us. Beyond that, only the setting
+ * `background` has clone, prctl and capset called, and a program that has freed big blocks of many megabytes
+ * is asked for by sysinfo and prlimit, once, how much memory there is; libc's qsort asks, too.
  */
 #include "os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/report.h"
 #include "base/settings.h"
+
+enum { STACK_BYTES = 16 * 1024 };
 
 struct os_facts os_facts;
 
@@ -215,6 +225,11 @@ void os_wait(const void *word, uint32_t value) {
 	raw6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, 0, 0, 0);
 }
 
+void os_wait_ms(const void *word, uint32_t value, uint64_t ms) {
+	struct timespec ts = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
+	raw6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, (long)&ts, 0, 0);
+}
+
 void os_wake(const void *word) {
 	raw6(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
@@ -256,6 +271,68 @@ size_t os_file_read(int fd, char *buf, size_t size, size_t offset) {
 size_t os_executable(char *buf, size_t size) {
 	long n = raw6(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)buf, (long)size, 0, 0);
 	return failed(n) || (size_t)n >= size ? 0 : (size_t)n;
+}
+
+size_t os_memory(void) {
+	static const int kinds[] = { RLIMIT_AS, RLIMIT_DATA };
+	struct sysinfo info = { 0 };
+	if (failed(raw6(SYS_sysinfo, (long)&info, 0, 0, 0, 0, 0)))
+		return 0;
+	size_t least = (size_t)info.totalram * info.mem_unit;
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		struct rlimit limit;
+		long ret = raw6(SYS_prlimit64, 0, kinds[i], 0, (long)&limit, 0, 0);
+		if (!failed(ret) && limit.rlim_cur != RLIM_INFINITY)
+			least = min_size(least, limit.rlim_cur);
+	}
+	return least;
+}
+
+void os_say(struct line *line) {
+	line_end(line);
+	raw6(SYS_write, STDERR_FILENO, (long)line->text, (long)line->len, 0, 0, 0);
+}
+
+/* ---- a thread of our own ---- */
+
+/* A program that gives privileges up with the C library's help does so for the threads it knows: this one
+   must have none to begin with. */
+static void drop_capabilities(void) {
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
+	raw6(SYS_capset, (long)&header, (long)none, 0, 0, 0, 0);
+}
+
+static int run_thread(void *arg) {
+	const struct os_thread *thread = arg;
+	raw6(SYS_prctl, PR_SET_NAME, (long)thread->name, 0, 0, 0, 0);
+	if (os_facts.privileged)
+		drop_capabilities();
+	thread->run();
+	return 0;
+}
+
+/* Blocks all signals, C library's own included, for a moment: the new thread inherits the mask. */
+static int clone_without_signals(struct os_thread *thread, char *top) {
+	const uint64_t all = ~(uint64_t)0;
+	uint64_t before;
+	raw6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);
+	int saved = errno;
+	int id = clone(run_thread, top, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+	               CLONE_SYSVSEM, thread);
+	errno = saved;
+	raw6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
+	return id;
+}
+
+bool os_thread_start(struct os_thread *thread) {
+	size_t guard = os_facts.page_size, size = guard + max_size(STACK_BYTES, guard);
+	if (thread->stack == NULL)
+		thread->stack = os_map(NULL, size);
+	if (thread->stack == NULL)
+		return false;
+	raw6(SYS_mprotect, (long)thread->stack, (long)guard, PROT_NONE, 0, 0, 0);
+	return clone_without_signals(thread, thread->stack + size) > 0;
 }
 
 int os_thread_id(void) {

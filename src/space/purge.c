@@ -25,6 +25,8 @@ static struct {
 	bool purging;         /* one purger at a time: others go on without waiting */
 } purge;
 
+void (*hak_purge_waits)(void);
+
 static struct superslab *of_queue_node(struct queue_node *n) {
 	return (struct superslab *)(void *)((char *)n - offsetof(struct superslab, dirty_link));
 }
@@ -92,10 +94,13 @@ static size_t allowance(void) {
 	return max_size(least, min_size(least << purge.regret, room));
 }
 
+/* Will anything be purged at all? */
+static bool has_duty(void) {
+	return hak_settings.purge_delay_ms >= 0 && hak_space.superslabs * SUPERSLAB > PURGE_HEAP;
+}
+
 static bool may_purge(void) {
-	if (purge.purging || hak_settings.purge_delay_ms < 0)
-		return false;
-	if (hak_space.superslabs * SUPERSLAB <= PURGE_HEAP)
+	if (purge.purging || !has_duty())
 		return false;
 	return purge.refused_ms == 0 || purge.now_ms - purge.refused_ms >= BACKOFF;
 }
@@ -169,6 +174,20 @@ void purge_after_free_locked(void) {
 	size_t allowed = allowance();
 	if (hak_space.dirty > allowed && may_purge())
 		purge_until(allowed - allowed / 8, 0);
+	if (HAK_UNLIKELY(hak_purge_waits != NULL) && purge.queue.first != NULL && has_duty())
+		hak_purge_waits();
+}
+
+uint64_t purge_due(void) {
+	uint64_t due = PURGE_NEVER;
+	lock_acquire(space_lock());
+	if (purge.queue.first != NULL && has_duty()) {
+		due = of_queue_node(purge.queue.first)->dirty_ms + (uint64_t)hak_settings.purge_delay_ms;
+		if (purge.refused_ms != 0 && due < purge.refused_ms + BACKOFF)
+			due = purge.refused_ms + BACKOFF;
+	}
+	lock_release(space_lock());
+	return due;
 }
 
 void purge_tick(void) {

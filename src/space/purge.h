@@ -49,6 +49,13 @@ void purge_tick(void);
    True if anything was given back. */
 bool purge_all(size_t keep);
 
+/* When the age rule has to be applied next, by os_now_ms, or PURGE_NEVER. Takes the space lock. */
+#define PURGE_NEVER UINT64_MAX
+uint64_t purge_due(void);
+
+/* Called under the space lock, if it is set: there is dirty memory, which will be due one day. */
+extern void (*hak_purge_waits)(void);
+
 /* Is there anything dirty? Approximate, without the lock. */
 bool purge_pending(void);
 

@@ -3,6 +3,7 @@
  * Every setting changes something that can be seen from outside the process.
  * Usage: effects PROBE LIBRARY
  */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -144,6 +146,33 @@ static void purge_delay_over_gives_back_as_it_goes(void **state)
 	assert_true(value_of("PURGE_DELAY=60s", "go_on", "30") > 5 << 10);
 }
 
+/* 5 % of 128 MiB that are live. */
+enum { REST_MOST = 128 * 1024 / 20 };
+
+static void burst_freed_given_back_while_program_goes_on(void **state)
+{
+	assert_true(value_of("", "burst_on", "0") <= REST_MOST);
+}
+
+static void background_gives_back_while_program_idles(void **state)
+{
+	assert_true(value_of("", "burst_idle", "0") > REST_MOST);
+	assert_true(value_of("BACKGROUND=1", "burst_idle", "0") <= REST_MOST);
+	assert_true(value_of("BACKGROUND=1 PURGE_DELAY=-1", "burst_idle", "0") > 900 << 10);
+}
+
+static void background_serves_fork_children(void **state)
+{
+	assert_true(value_of("BACKGROUND=1", "burst_child", "0") <= REST_MOST);
+	assert_int_equal(value_of("BACKGROUND=1 PURGE_DELAY=5", "fork_amid", "100"), 0);
+}
+
+static void background_thread_comes_late_and_is_harmless(void **state)
+{
+	assert_int_equal(value_of("BACKGROUND=1", "purge_thread", "0"), 0);
+	assert_int_equal(value_of("", "purge_thread", "0"), 2);
+}
+
 static void thp_asks_for_huge_pages(void **state)
 {
 	if (access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) != 0)
@@ -166,6 +195,67 @@ static void limit_bounds_what_can_be_had(void **state)
 		assert_true(mib >= cases[i].least && mib <= 32);
 	}
 	assert_int_equal(value_of("LIMIT=none", "exhaust", "1000"), 65536000 / (1 << 20));
+}
+
+static bool write_line(const char *path, const char *file, long value)
+{
+	char name[400], text[32];
+	int fd;
+
+	snprintf(name, sizeof name, "%s/%s", path, file);
+	snprintf(text, sizeof text, "%ld\n", value);
+	fd = open(name, O_WRONLY);
+	return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && close(fd) == 0;
+}
+
+/* A control group inside of ours, of either version, if we may make one. */
+static bool make_group(char path[700], char outside[600], long limit)
+{
+	char line[300], own[300] = "";
+	FILE *file = fopen("/proc/self/cgroup", "r");
+	bool one = false;
+
+	while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+		if (strstr(line, ":memory:") != NULL)
+			one = sscanf(strstr(line, ":memory:"), ":memory:%250s", own) == 1;
+		else if (strstr(line, "::") != NULL && !one)
+			sscanf(strstr(line, "::"), "::%250s", own);
+	}
+	if (file != NULL)
+		fclose(file);
+	for (char *end = own + strlen(own); ; *end = '\0') {
+		snprintf(outside, 600, "/sys/fs/cgroup%s%s", one ? "/memory" : "", own);
+		if (access(outside, F_OK) == 0 || (end = strrchr(own, '/')) == NULL)
+			break;
+	}
+	snprintf(path, 700, "%s/hakmem-test-%ld", outside, (long)getpid());
+	return mkdir(path, 0755) == 0 &&
+		write_line(path, one ? "memory.limit_in_bytes" : "memory.max", limit);
+}
+
+static void limit_cgroup_is_little_less_than_the_groups(void **state)
+{
+	char path[700], outside[600];
+	long mib = -1;
+	bool made = make_group(path, outside, 256 << 20);
+
+	if (made && write_line(path, "cgroup.procs", getpid())) {
+		mib = value_of("LIMIT=cgroup", "exhaust", "4000");
+		write_line(outside, "cgroup.procs", getpid());
+	}
+	for (int i = 0; i < 100 && rmdir(path) != 0; i++)
+		usleep(10000);
+	if (mib < 0)
+		skip();
+	assert_in_range(mib, 200, 256 * 95 / 100);
+}
+
+static void bigcache_keeps_an_eighth_of_memory(void **state)
+{
+	value_of("", "free_of", "90");
+	assert_true(total_of("bigcache") > 64 << 20);
+	value_of("LIMIT=512M", "free_of", "90");
+	assert_in_range(total_of("bigcache"), 56 << 20, 64 << 20);
 }
 
 static void limit_lets_one_block_grow(void **state)
@@ -219,9 +309,15 @@ int main(int argc, char **argv)
 		cmocka_unit_test(bigcache_keeps_what_it_may),
 		cmocka_unit_test(purge_delay_zero_gives_back_at_once),
 		cmocka_unit_test(purge_delay_over_gives_back_as_it_goes),
+		cmocka_unit_test(burst_freed_given_back_while_program_goes_on),
+		cmocka_unit_test(background_gives_back_while_program_idles),
+		cmocka_unit_test(background_serves_fork_children),
+		cmocka_unit_test(background_thread_comes_late_and_is_harmless),
 		cmocka_unit_test(thp_asks_for_huge_pages),
 		cmocka_unit_test(limit_bounds_what_can_be_had),
 		cmocka_unit_test(limit_lets_one_block_grow),
+		cmocka_unit_test(limit_cgroup_is_little_less_than_the_groups),
+		cmocka_unit_test(bigcache_keeps_an_eighth_of_memory),
 		cmocka_unit_test(profile_does_as_its_settings),
 		cmocka_unit_test(stats_report_at_exit),
 		cmocka_unit_test(verbose_says_what_holds),

@@ -3,6 +3,7 @@
  * Does what a setting changes the outcome of, and prints "VALUE\n" and what malloc_info says.
  * Usage: probe ACTION [ARGUMENT]
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MOST = 65536, GRANULE = 1 << 16, MIB = 1 << 20 };
@@ -72,6 +74,14 @@ static long free_mibs(long count)
 	return count;
 }
 
+/* Of 400 of them. */
+static long free_of_many_mibs(long count)
+{
+	take(400, MIB);
+	give_back((size_t)count);
+	return count;
+}
+
 /* Kilobytes resident that were not before, after some were used and freed. */
 static long free_burst(long mib)
 {
@@ -92,6 +102,148 @@ static long free_burst_and_go_on(long mib)
 		give_back(take(8, 100 << 10));
 	}
 	return resident_kib() - before;
+}
+
+/* ---- giving back on time ---- */
+
+enum { BURST_BLOCK = 16000, LIVE_BLOCKS = 8192, BURST_BLOCKS = 65536, DELAY_MS = 1000 };
+static char *live[LIVE_BLOCKS];
+
+/* Kilobytes resident beyond what is live, some 128 MiB, one and a half purge delays of a second after
+   1 GiB more was freed. `step` is called meanwhile. */
+static long rest_of_burst(void (*step)(void))
+{
+	long before;
+
+	take(LIVE_BLOCKS, BURST_BLOCK);
+	memcpy(live, blocks, sizeof live);
+	before = resident_kib();
+	give_back(take(BURST_BLOCKS, BURST_BLOCK));
+	for (int ms = 0; ms < DELAY_MS * 3 / 2; ms += 10) {
+		usleep(10000);
+		step();
+	}
+	return resident_kib() - before;
+}
+
+static void allocate_now_and_then(void)
+{
+	give_back(take(8, 2000));
+}
+
+static void idle(void)
+{
+}
+
+static long burst_then_go_on(long unused)
+{
+	return rest_of_burst(allocate_now_and_then);
+}
+
+static long burst_then_idle(long unused)
+{
+	return rest_of_burst(idle);
+}
+
+/* The same in a child of a process that had a purge thread. */
+static long burst_then_idle_in_child(long unused)
+{
+	int ends[2];
+	long value = -1;
+
+	rest_of_burst(idle);
+	give_back(take(BURST_BLOCKS / 16, BURST_BLOCK));
+	if (pipe(ends) != 0)
+		return -1;
+	if (fork() == 0) {
+		value = rest_of_burst(idle);
+		_exit(write(ends[1], &value, sizeof value) != sizeof value);
+	}
+	close(ends[1]);
+	return read(ends[0], &value, sizeof value) == sizeof value ? value : -1;
+}
+
+/* A line of a thread's status; "" if there is none. */
+static void status_of(const char *task, const char *key, char *value)
+{
+	char path[300], line[300];
+	FILE *file;
+
+	value[0] = '\0';
+	snprintf(path, sizeof path, "/proc/self/task/%s/status", task);
+	file = fopen(path, "r");
+	while (file != NULL && fgets(line, sizeof line, file) != NULL)
+		if (strncmp(line, key, strlen(key)) == 0)
+			sscanf(line + strlen(key), " %250s", value);
+	if (file != NULL)
+		fclose(file);
+}
+
+/* Threads; of those that are called hakmem-purge, the ones without signals and capabilities. */
+static void count_threads(long *all, long *purging)
+{
+	DIR *folder = opendir("/proc/self/task");
+	struct dirent *entry;
+
+	*all = *purging = 0;
+	while (folder != NULL && (entry = readdir(folder)) != NULL) {
+		char name[300], blocked[300], capable[300];
+		if (entry->d_name[0] == '.')
+			continue;
+		status_of(entry->d_name, "Name:", name);
+		status_of(entry->d_name, "SigBlk:", blocked);
+		status_of(entry->d_name, "CapPrm:", capable);
+		*all += 1;
+		/* SIGKILL and SIGSTOP cannot be blocked. */
+		*purging += strcmp(name, "hakmem-purge") == 0 && strcmp(blocked, "fffffffffffbfeff") == 0 &&
+			strspn(capable, "0") == strlen(capable);
+	}
+	if (folder != NULL)
+		closedir(folder);
+}
+
+/* 0, or what is wrong with when the purge thread is there and what it is like. */
+static long purge_thread(long unused)
+{
+	long all, purging;
+
+	give_back(take(1000, 4000));
+	count_threads(&all, &purging);
+	if (all != 1)
+		return 1;
+	give_back(take(20000, 4000));
+	usleep(20000); /* it names itself */
+	count_threads(&all, &purging);
+	if (all != 2 || purging != 1)
+		return 2;
+	if (fork() == 0) {
+		count_threads(&all, &purging);
+		_exit(all != 1);
+	}
+	wait(&(int){0});
+	return 0;
+}
+
+/* Children, forked while the purge thread has much to do, that use what they have. How many failed. */
+static long fork_amid_purging(long count)
+{
+	long failed = 0;
+
+	for (long i = 0; i < count; i++) {
+		int status;
+		pid_t child;
+		give_back(take(10000, 4000));
+		usleep((useconds_t)(i % 20) * 1000);
+		child = fork();
+		if (child == 0) {
+			alarm(10);
+			give_back(take(6000, 4000));
+			give_back(take(8, MIB));
+			_exit(0);
+		}
+		failed += waitpid(child, &status, 0) != child || status != 0;
+	}
+	return failed;
 }
 
 /* Mappings that have asked for huge pages, with some megabytes in use. */
@@ -175,9 +327,12 @@ int main(int argc, char **argv)
 		const char *name;
 		long (*run)(long argument);
 	} actions[] = {
-		{"owns", owns_block_of}, {"use_small", use_small}, {"free_many", free_many}, {"free_mibs", free_mibs},
+		{"owns", owns_block_of}, {"use_small", use_small}, {"free_many", free_many}, {"free_mibs", free_mibs}, {"free_of", free_of_many_mibs},
 		{"free_burst", free_burst}, {"go_on", free_burst_and_go_on}, {"huge", count_huge},
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
+		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
+		{"burst_child", burst_then_idle_in_child}, {"purge_thread", purge_thread},
+		{"fork_amid", fork_amid_purging},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)
