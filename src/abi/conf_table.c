@@ -8,7 +8,7 @@ enum kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE, KIND_MS
 /* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
 struct setting {
 	char name[20];
-	char words[20];
+	char words[40];
 	uint8_t kind;
 	uint8_t size;    /* of the field, bytes */
 	uint16_t offset;
@@ -25,7 +25,7 @@ static const struct setting table[] = {
 static_assert(sizeof table / sizeof *table <= 64, "sets of rows are 64-bit masks");
 
 #define PROFILE(name, lines) lines,
-static const char profile_lines[][64] = {
+static const char profile_lines[][160] = {
 #include "abi/conf_table.def"
 };
 #undef PROFILE

@@ -22,6 +22,7 @@
 #include "base/list.h"
 #include "build_options.h"
 #include "front/outbox.h"
+#include "front/policy.h"
 #include "front/tcache.h"
 #include "slab/remote.h"
 
@@ -56,7 +57,10 @@ struct heap {
 	bool forsaken;           /* no thread has it, but an interrupted call may go on with it */
 	volatile bool busy;      /* its thread is inside a slow path (read after fork); heap_enter */
 	uint64_t looked;         /* at the clock, in os_cycles */
-	size_t grown;            /* bytes by which bins have grown beyond their first capacity */
+	struct policy policy;
+	uint64_t kept_ms;        /* when it was first seen that emptied slabs stay in their class; 0: not yet */
+	bool keeps_empty;        /* there may be such slabs */
+	size_t gathered;         /* slabs when all blocks were last brought home for the budget */
 	struct heap *next;       /* registry of all heaps; constant */
 	struct heap *next_idle;  /* under the registry lock */
 	struct heap_counters count;

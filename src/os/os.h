@@ -50,6 +50,9 @@ bool os_purge(void *addr, size_t size);
 /* Asks for huge pages. Advice only. */
 void os_advise_huge(void *addr, size_t size);
 
+/* Makes the pages resident; what they hold stays. Other threads may be using them. */
+void os_populate(void *addr, size_t size);
+
 /* Grows or shrinks a mapping in place. False: unchanged. */
 bool os_resize(void *addr, size_t old_size, size_t new_size);
 

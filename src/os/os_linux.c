@@ -192,6 +192,17 @@ void os_advise_huge(void *addr, size_t size) {
 	raw6(SYS_madvise, (long)addr, (long)size, MADV_HUGEPAGE, 0, 0, 0);
 }
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
+#endif
+
+void os_populate(void *addr, size_t size) {
+	if (raw6(SYS_madvise, (long)addr, (long)size, MADV_POPULATE_WRITE, 0, 0, 0) != -EINVAL)
+		return;
+	for (char *page = addr; page < (char *)addr + size; page += os_facts.page_size)
+		__atomic_fetch_or(page, 0, __ATOMIC_RELAXED);
+}
+
 bool os_resize(void *addr, size_t old_size, size_t new_size) {
 	size_t more = new_size > old_size ? new_size - old_size : 0;
 	if (!charge(more, 0))

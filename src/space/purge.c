@@ -2,6 +2,7 @@
 #include "space/purge.h"
 
 #include "base/bits.h"
+#include "base/report.h"
 #include "base/settings.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -88,6 +89,8 @@ void purge_regret(struct superslab *ss) {
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
+	if (hak_settings.tiny_profile == TINY_LARSON_GUARD)
+		return __atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED) * SUPERSLAB_GRANULES;
 	size_t live = hak_space.live + space_big(), ceiling = PURGE_CEILING / GRANULE;
 	size_t least = max_size(PURGE_FLOOR / GRANULE, live / 4);
 	size_t room = ceiling > live ? ceiling - live : 0;
@@ -103,6 +106,18 @@ static bool may_purge(void) {
 	if (purge.purging || !has_duty())
 		return false;
 	return purge.refused_ms == 0 || purge.now_ms - purge.refused_ms >= BACKOFF;
+}
+
+static void log_purge(const struct superslab *ss, size_t bytes, const char *outcome) {
+	struct line l;
+	if (!hak_settings.pagebox_log)
+		return;
+	line_begin(&l);
+	line_str(&l, "SuperSlab ");
+	line_ptr(&l, (const void *)ss->base);
+	line_str(&l, outcome);
+	line_dec(&l, bytes);
+	os_say(&l);
 }
 
 /* Purges the dirty granules of one SuperSlab. The lock is dropped meanwhile. */
@@ -127,6 +142,8 @@ static bool purge_superslab(struct superslab *ss) {
 		if (os_purge((void *)(ss->base + first * GRANULE), run * GRANULE))
 			clean |= part;
 	}
+	log_purge(ss, (size_t)__builtin_popcount(clean) * GRANULE,
+	          clean == mask ? " purged, bytes " : " refused in part, purged bytes ");
 	lock_acquire(space_lock());
 	ss->purged_ms = purge.now_ms;
 	hak_space.purges += calls;
@@ -197,15 +214,26 @@ void purge_tick(void) {
 	lock_release(space_lock());
 }
 
+static void log_unmapped(size_t count) {
+	struct line l;
+	if (!hak_settings.pagebox_log)
+		return;
+	line_begin(&l);
+	line_str(&l, "SuperSlabs unmapped: ");
+	line_dec(&l, count);
+	os_say(&l);
+}
+
 bool purge_all(size_t keep) {
 	lock_acquire(space_lock());
 	bool any = false;
 	if (!purge.purging)
 		any = purge_until(keep / GRANULE, 0);
-	if (keep == 0)
-		any |= superslab_release_empty() > 0;
+	size_t unmapped = keep == 0 ? superslab_release_empty() : 0;
 	lock_release(space_lock());
-	return any;
+	if (unmapped != 0)
+		log_unmapped(unmapped);
+	return any || unmapped != 0;
 }
 
 bool purge_pending(void) {

@@ -70,6 +70,7 @@ struct space_stats {
 	size_t alone;    /* granules mapped alone, without a SuperSlab */
 	size_t large;    /* bytes of large blocks in SuperSlabs */
 	size_t big;      /* granules of large blocks with a mapping of their own */
+	size_t threads;  /* that have a heap; not under the lock */
 };
 extern struct space_stats hak_space;
 

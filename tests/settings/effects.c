@@ -118,6 +118,128 @@ static void tiny_cache_bounds_free_blocks(void **state)
 	assert_true(least < 500 && least < by_itself && by_itself < most && most > 3000);
 }
 
+static long mapped_with(const char *settings, const char *ms)
+{
+	value_of(settings, "another_size", ms);
+	return total_of("mapped");
+}
+
+static void empty_reuse_off_keeps_slabs_in_their_class(void **state)
+{
+	assert_true(mapped_with("", "0") < 14 << 20);
+	assert_true(mapped_with("SS_EMPTY_REUSE=0", "0") >= 16 << 20);
+	assert_true(mapped_with("SS_EMPTY_REUSE=0 PURGE_DELAY=-1", "300") >= 16 << 20);
+	assert_true(mapped_with("SS_EMPTY_REUSE=0 PURGE_DELAY=50", "300") < 14 << 20);
+}
+
+static void prefault_makes_superslabs_resident(void **state)
+{
+	long none = value_of("", "one_block", "64");
+	long half = value_of("SS_PREFAULT=50", "one_block", "64"), all = value_of("SS_PREFAULT=100", "one_block", "64");
+
+	assert_in_range(half - none, 750, 1250);
+	assert_in_range(all - none, 1750, 2250);
+	assert_in_range(value_of("PROFILE=throughput THP=never", "one_block", "64") - none, 50, 450);
+}
+
+static void ready_off_takes_another_slab(void **state)
+{
+	assert_true(value_of("", "follow_ready", "120") > 110);
+	assert_true(value_of("TINY_READY=0", "follow_ready", "120") < 70);
+}
+
+static void bind_c7_chooses_slab_and_carving(void **state)
+{
+	long one = 0, two = 0, mixed = 0;
+
+	assert_true(value_of("", "prefer_dead", "200") < 10);
+	assert_true(value_of("WARM_TLS_BIND_C7=1", "prefer_dead", "200") < 10);
+	assert_true(value_of("WARM_TLS_BIND_C7=0", "prefer_dead", "200") > 100);
+	for (int kib = 101; kib <= 104; kib++) {
+		char text[8];
+		snprintf(text, sizeof text, "%d", kib);
+		value_of("WARM_TLS_BIND_C7=1", "use_small", text);
+		one += total_of("live_blocks");
+		value_of("WARM_TLS_BIND_C7=2", "use_small", text);
+		two += total_of("live_blocks");
+		value_of("PROFILE=MIXED_TINYV3_C7_SAFE", "use_small", text);
+		mixed += total_of("live_blocks");
+	}
+	assert_int_equal(two - one, 0 + 1 + 2 + 3);
+	assert_int_equal(one, mixed);
+}
+
+static void larson_guard_keeps_within_budget(void **state)
+{
+	long full, guarded;
+
+	value_of("TINY_CACHE=256", "fill_bins", "20000");
+	full = total_of("live_blocks");
+	value_of("TINY_CACHE=256 TINY_PROFILE=larson_guard", "fill_bins", "20000");
+	guarded = total_of("live_blocks");
+	assert_true(full > 25000 && guarded < 21000);
+	assert_true(value_of("TINY_PROFILE=full PURGE_DELAY=60s", "free_burst", "100") > 9 << 10);
+	assert_true(value_of("TINY_PROFILE=larson_guard PURGE_DELAY=60s", "free_burst", "100") < 6 << 10);
+	assert_true(value_of("PROFILE=larson_guard PURGE_DELAY=60s", "free_burst", "100") < 6 << 10);
+}
+
+/* Blocks that stay cached when those of some size come and go by the thousand. */
+static long cached_with(const char *policy, const char *size)
+{
+	char settings[64];
+
+	snprintf(settings, sizeof settings, "TINY_POLICY_PROFILE=%s", policy);
+	value_of(settings, "come_and_go", size);
+	return total_of("live_blocks");
+}
+
+static void policy_profile_says_whose_bins_grow(void **state)
+{
+	enum { FEW = 300, MANY = 900 };
+
+	assert_true(cached_with("legacy", "64") < FEW && cached_with("legacy", "1000") < FEW);
+	assert_true(cached_with("c5_7_only", "64") < FEW && cached_with("c5_7_only", "1000") > MANY);
+	assert_true(cached_with("tinyplus_all", "64") > MANY && cached_with("tinyplus_all", "1000") > MANY);
+	assert_true(cached_with("auto", "64") > MANY && cached_with("auto", "1000") > MANY);
+}
+
+/* The size mix of a run changes half way. */
+static void policy_log_tells_of_change(void **state)
+{
+	const char *first, *then, *shrunk;
+
+	value_of("TINY_POLICY_LOG=1", "change_sizes", "2000");
+	first = strstr(result.err.text, "hakmem: policy: heap 1 promotes C3, score ");
+	then = strstr(result.err.text, "hakmem: policy: heap 1 promotes C5, score ");
+	shrunk = strstr(result.err.text, "hakmem: policy: heap 1 shrinks C3, score ");
+	assert_true(first != NULL && then > first && shrunk > then);
+	assert_null(strstr(result.err.text, "shrinks C5"));
+	value_of("TINY_POLICY_LOG=1 TINY_POLICY_PROFILE=legacy", "change_sizes", "2000");
+	assert_string_equal(result.err.text, "");
+}
+
+static void warm_log_tells_of_slabs(void **state)
+{
+	value_of("TINY_WARM_LOG=1", "free_many", "4000");
+	assert_non_null(strstr(result.err.text, "hakmem: slabs: heap 1, size 64: takes a fresh one in probe["));
+	value_of("TINY_WARM_LOG=1", "follow_ready", "120");
+	assert_non_null(strstr(result.err.text, "hakmem: slabs: heap 1, size 512: turns to one it has in probe["));
+	value_of("TINY_WARM_LOG=1", "another_size", "0");
+	assert_non_null(strstr(result.err.text, "size 1024: keeps an empty one in probe["));
+	assert_non_null(strstr(result.err.text, "size 1024: gives one back in probe["));
+	value_of("TINY_WARM_LOG=1", "prefer_dead", "640");
+	assert_non_null(strstr(result.err.text, "size 1024: adopts one in probe["));
+}
+
+static void pagebox_log_tells_of_superslabs(void **state)
+{
+	value_of("TINY_PAGEBOX_LOG=1 SS_PREFAULT=10", "free_burst", "100");
+	assert_non_null(strstr(result.err.text, "hakmem: SuperSlab 0x"));
+	assert_non_null(strstr(result.err.text, " mapped in probe["));
+	assert_non_null(strstr(result.err.text, " made resident, bytes 212992 in probe["));
+	assert_non_null(strstr(result.err.text, " purged, bytes "));
+}
+
 static void bigcache_keeps_what_it_may(void **state)
 {
 	value_of("", "free_mibs", "6");
@@ -273,6 +395,9 @@ static void profile_does_as_its_settings(void **state)
 	assert_true(value_of("PROFILE=lean PURGE_DELAY=60s", "free_burst", "100") > 5 << 10);
 	assert_true(value_of("PROFILE=throughput", "go_on", "30") > 5 << 10);
 	assert_string_equal(result.err.text, "");
+	value_of("PROFILE=DEBUG", "owns", "64");
+	assert_non_null(strstr(result.err.text, "hakmem: stats = 1 (profile) in probe["));
+	assert_non_null(strstr(result.err.text, "hakmem: metadata "));
 }
 
 static void stats_report_at_exit(void **state)
@@ -306,6 +431,15 @@ int main(int argc, char **argv)
 		cmocka_unit_test(superslab_off_maps_slabs_alone),
 		cmocka_unit_test(adopt_off_leaves_slabs_of_the_dead),
 		cmocka_unit_test(tiny_cache_bounds_free_blocks),
+		cmocka_unit_test(empty_reuse_off_keeps_slabs_in_their_class),
+		cmocka_unit_test(prefault_makes_superslabs_resident),
+		cmocka_unit_test(ready_off_takes_another_slab),
+		cmocka_unit_test(bind_c7_chooses_slab_and_carving),
+		cmocka_unit_test(larson_guard_keeps_within_budget),
+		cmocka_unit_test(policy_profile_says_whose_bins_grow),
+		cmocka_unit_test(policy_log_tells_of_change),
+		cmocka_unit_test(warm_log_tells_of_slabs),
+		cmocka_unit_test(pagebox_log_tells_of_superslabs),
 		cmocka_unit_test(bigcache_keeps_what_it_may),
 		cmocka_unit_test(purge_delay_zero_gives_back_at_once),
 		cmocka_unit_test(purge_delay_over_gives_back_as_it_goes),

@@ -263,12 +263,115 @@ static long count_huge(long mib)
 	return n;
 }
 
+static long resident_with_one_block(long size)
+{
+	take(1, (size_t)size);
+	return resident_kib();
+}
+
+/* Blocks of one size, freed, and after some milliseconds in which a little is done as many bytes in blocks
+   of another size. */
+static long use_another_size(long ms)
+{
+	give_back(take(8192, 1000));
+	for (; ms > 0; ms -= 5) {
+		usleep(5000);
+		give_back(take(2000, 200));
+	}
+	return (long)take(16384, 500);
+}
+
+/* Of 20 slabs' blocks those of two are freed, the older ones last. How many of them are the next ones? */
+static long follow_ready(long count)
+{
+	enum { PER_SLAB = 128, NEWER = 15, OLDER = 5 };
+	static char *all[MOST];
+	uintptr_t first, last;
+	long n = 0;
+
+	take(PER_SLAB * 20, 512);
+	memcpy(all, blocks, sizeof all);
+	for (int i = 0; i < PER_SLAB - 1; i++)
+		free(all[PER_SLAB * NEWER + i]);
+	for (int i = 0; i < PER_SLAB - 1; i++)
+		free(all[PER_SLAB * OLDER + i]);
+	first = (uintptr_t)all[PER_SLAB * OLDER] / GRANULE;
+	last = (uintptr_t)all[PER_SLAB * OLDER + PER_SLAB - 1] / GRANULE;
+	take((size_t)count, 512);
+	for (long i = 0; i < count; i++)
+		n += (uintptr_t)blocks[i] / GRANULE == first || (uintptr_t)blocks[i] / GRANULE == last;
+	return n;
+}
+
+/* Bins of all small sizes are filled, then blocks of one size are taken. How many of them: */
+static long fill_bins_then_take(long count)
+{
+	for (size_t size = 16; size <= 960; size += 16)
+		give_back(take(2000, size));
+	return (long)take((size_t)count, 1000);
+}
+
+/* Small blocks come and go by the thousand. */
+static long come_and_go(long size)
+{
+	for (int i = 0; i < 100; i++)
+		give_back(take(1000, (size_t)size));
+	return size;
+}
+
+/* First one size, then another. */
+static long change_sizes(long rounds)
+{
+	for (long i = 0; i < rounds; i++)
+		give_back(take(4000, 60));
+	for (long i = 0; i < rounds; i++)
+		give_back(take(4000, 250));
+	return rounds;
+}
+
 static void *leave_blocks(void *count)
 {
 	take((size_t)(intptr_t)count, 512);
 	for (size_t i = 0; i < (size_t)(intptr_t)count; i += 2)
 		free(blocks[i]);
 	return NULL;
+}
+
+/* Slabs of 1000-byte blocks with free ones are both the main thread's and left by another. Of the next
+   blocks, how many lie in the other's? */
+static void *leave_every_other_block(void *unused)
+{
+	take(640, 1000);
+	for (int i = 0; i < 640; i += 2)
+		free(blocks[i]);
+	return NULL;
+}
+
+static long prefer_the_dead(long count)
+{
+	static char *mine[640];
+	static uintptr_t granules[640];
+	pthread_t thread;
+	long n = 0;
+
+	take(640, 1000);
+	memcpy(mine, blocks, sizeof mine);
+	if (pthread_create(&thread, NULL, leave_every_other_block, NULL) != 0)
+		return -1;
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 640; i++)
+		granules[i] = (uintptr_t)blocks[i] / GRANULE;
+	for (int i = 0; i < 640; i += 2)
+		free(mine[i]);
+	for (long i = 0; i < count; i++) {
+		uintptr_t granule = (uintptr_t)malloc(1000) / GRANULE;
+		for (int j = 0; j < 640; j++)
+			if (granules[j] == granule) {
+				n++;
+				break;
+			}
+	}
+	return n;
 }
 
 /* Of as many blocks as a thread left free, those that lie among the ones it left in use. */
@@ -332,7 +435,9 @@ int main(int argc, char **argv)
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
 		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
 		{"burst_child", burst_then_idle_in_child}, {"purge_thread", purge_thread},
-		{"fork_amid", fork_amid_purging},
+		{"fork_amid", fork_amid_purging}, {"one_block", resident_with_one_block},
+		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},
+		{"come_and_go", come_and_go}, {"change_sizes", change_sizes}, {"prefer_dead", prefer_the_dead},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)
