@@ -135,6 +135,8 @@ static void read_environment(struct reading *r, char *const *env) {
 
 /* Fills in, after the fact, what the profile says and its own source or a later one does not. */
 static void apply_profile(struct reading *r) {
+	if (hak_settings.profile == 0)
+		return; /* it says nothing */
 	bool by_env = (r->env & bit_of(CONF_profile)) != 0;
 	uint64_t explicit = by_env ? r->env : r->env | r->file;
 	struct settings wanted = hak_settings;

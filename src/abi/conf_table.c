@@ -7,7 +7,6 @@ enum kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE, KIND_MS
 
 /* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
 struct setting {
-	char name[20];
 	char words[40];
 	uint8_t kind;
 	uint8_t size;    /* of the field, bytes */
@@ -16,13 +15,20 @@ struct setting {
 };
 
 #define SETTING(name, kind, field, low, high, words, text, meaning) \
-	{ #name, words, KIND_##kind, sizeof(((struct settings *)0)->field), \
+	{ words, KIND_##kind, sizeof(((struct settings *)0)->field), \
 	  offsetof(struct settings, field), low, high },
 static const struct setting table[] = {
 #include "abi/conf_table.def"
 };
 #undef SETTING
 static_assert(sizeof table / sizeof *table <= 64, "sets of rows are 64-bit masks");
+
+/* By themselves: every process that has a file of settings searches them, with cold caches. */
+#define SETTING(name, ...) #name,
+static const char names[][20] = {
+#include "abi/conf_table.def"
+};
+#undef SETTING
 
 #define PROFILE(name, lines) lines,
 static const char profile_lines[][160] = {
@@ -145,9 +151,9 @@ enum conf_verdict conf_assign(struct settings *to, struct text assignment, enum 
 	struct text name = text_trim((struct text){ assignment.at, before });
 	struct text value = text_trim((struct text){ eq + 1, assignment.len - before - 1 });
 	for (unsigned row = 0; row < CONF_ROWS; row++) {
-		const struct setting *s = &table[row];
-		if (!text_is(name, text_of(s->name)))
+		if (!text_is_word(name, names[row]))
 			continue;
+		const struct setting *s = &table[row];
 		int64_t v;
 		enum conf_verdict verdict = parse(s, value, &v);
 		if (verdict == CONF_TAKEN) {
@@ -160,7 +166,7 @@ enum conf_verdict conf_assign(struct settings *to, struct text assignment, enum 
 }
 
 void conf_print_name(struct line *l, enum conf_row row) {
-	line_str(l, table[row].name);
+	line_str(l, names[row]);
 }
 
 void conf_print_value(struct line *l, enum conf_row row, const struct settings *from) {

@@ -253,6 +253,18 @@ void os_pause(void) {
 #endif
 }
 
+/* libc's page of code for it is not needed for anything else at the start of most programs. */
+static bool stat_of(int fd, struct stat *st) {
+#if defined(__x86_64__) || defined(__aarch64__)
+	return !failed(raw6(SYS_fstat, fd, (long)st, 0, 0, 0, 0)); /* libc has the kernel's layout */
+#else
+	int saved = errno;
+	bool known = fstat(fd, st) == 0;
+	errno = saved;
+	return known;
+#endif
+}
+
 struct os_file os_file_open(const char *path) {
 	/* O_NONBLOCK: a FIFO must not hold up every program on the machine. */
 	long fd = raw6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -260,9 +272,7 @@ struct os_file os_file_open(const char *path) {
 	if (failed(fd))
 		return (struct os_file){ .fd = -1, .absent = fd == -ENOENT };
 	struct stat st;
-	int saved = errno;
-	bool known = fstat((int)fd, &st) == 0;
-	errno = saved;
+	bool known = stat_of((int)fd, &st);
 	return (struct os_file){
 		.fd = (int)fd,
 		.regular = known && S_ISREG(st.st_mode),
