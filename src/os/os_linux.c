@@ -138,11 +138,22 @@ static void *map_and_trim(size_t size, size_t align) {
 	return start;
 }
 
+/* The kernel places mappings downwards, so just below the last one is mostly free and one call does. By
+   alignment, since the many small mappings leave holes that the larger, well aligned ones do not fit.
+   Relaxed: a stale hint costs a retry, nothing else. */
+static _Atomic uintptr_t last_fine, last_coarse;
+enum { FINE = 64 * 1024 };
+
+/* A hole above the last mapping is used again: else addresses would wander down for ever as mappings come and
+   go, and with them what describes them. */
+static void note_hole(uintptr_t end) {
+	if (end > atomic_load_explicit(&last_fine, memory_order_relaxed))
+		atomic_store_explicit(&last_fine, end, memory_order_relaxed);
+}
+
 static void *map_aligned(size_t size, size_t align) {
-	/* The kernel places mappings downwards, so just below the last one is mostly free and one call
-	   does. Relaxed: a stale hint costs a retry, nothing else. */
-	static _Atomic uintptr_t last;
-	uintptr_t hint = atomic_load_explicit(&last, memory_order_relaxed);
+	_Atomic uintptr_t *last = align <= FINE ? &last_fine : &last_coarse;
+	uintptr_t hint = atomic_load_explicit(last, memory_order_relaxed);
 	hint = hint > size ? align_down(hint - size, align) : 0;
 	char *p = map((void *)hint, size);
 	if (p == NULL)
@@ -151,7 +162,7 @@ static void *map_aligned(size_t size, size_t align) {
 		unmap(p, size);
 		p = map_and_trim(size, align);
 	}
-	atomic_store_explicit(&last, (uintptr_t)p, memory_order_relaxed);
+	atomic_store_explicit(last, (uintptr_t)p, memory_order_relaxed);
 	return p;
 }
 
@@ -181,6 +192,7 @@ bool os_unmap(void *addr, size_t size) {
 	if (!unmap(addr, size))
 		return false;
 	uncharge(size);
+	note_hole((uintptr_t)addr + size);
 	return true;
 }
 
@@ -217,6 +229,7 @@ enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *
 	                MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0);
 	if (!failed(ret)) {
 		uncharge(old_size);
+		note_hole((uintptr_t)addr + old_size);
 		return MOVE_DONE;
 	}
 	/* These are found out before the kernel makes room at the target. */
