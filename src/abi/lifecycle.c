@@ -10,6 +10,7 @@
 #include "abi/descriptor.h"
 #include "base/settings.h"
 #include "front/alloc.h"
+#include "front/background.h"
 #include "front/bigcache.h"
 #include "front/large.h"
 #include "observe/crash.h"
@@ -46,6 +47,7 @@ static void load_settings(char *const *env) {
 	process.settings_loaded = true;
 	conf_load(env);
 	os_name_early_maps();
+	background_init();
 }
 
 static void fork_prepare(void);
@@ -56,7 +58,7 @@ static void fork_child(void);
 static void register_fork_handlers(void) {
 	/* Relaxed: once is enough, and no more than that. */
 	if (!atomic_exchange_explicit(&process.has_fork_handlers, true, memory_order_relaxed))
-		pthread_atfork(fork_prepare, NULL, fork_child);
+		pthread_atfork(fork_prepare, background_release, fork_child);
 }
 
 void lifecycle_init(void) {
@@ -90,6 +92,7 @@ __attribute__((constructor(101))) static void constructor(int argc, char **argv,
 
 /* Linked with -z initfirst, it also runs after the destructors of the other libraries. */
 __attribute__((destructor(101))) static void destructor(void) {
+	background_stop();
 	lifecycle_repair_if_due();
 	profile_end();
 	if (hak_settings.stats != STATS_OFF)
@@ -244,13 +247,21 @@ static void repair_shared(void) {
 	sample_after_fork();
 }
 
+static bool is_interrupted(void) {
+	return hak_tcache.heap != NULL && hak_tcache.heap->busy;
+}
+
+/* The purge thread is not one the C library knows of. If this very thread was interrupted, the other may be
+   waiting for it: then it has nothing half done that matters. */
 static void fork_prepare(void) {
-	process.was_threaded = !__libc_single_threaded;
+	bool alone = background_hold() || is_interrupted();
+	process.was_threaded = !__libc_single_threaded || !alone;
 }
 
 static void fork_child(void) {
 	struct heap *mine = hak_tcache.heap;
-	bool interrupted = mine != NULL && mine->busy;
+	bool interrupted = is_interrupted();
+	background_after_fork();
 	if (interrupted) {
 		heap_forsake(mine);
 		hak_tcache = (struct tcache){ .exit_is_seen = hak_tcache.exit_is_seen,

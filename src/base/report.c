@@ -80,13 +80,17 @@ bool report_path(char *path, size_t size, const char *pattern) {
 	return true;
 }
 
-void line_write(struct line *l) {
+void line_end(struct line *l) {
 	line_str(l, " in ");
 	line_str(l, report_program());
 	line_char(l, '[');
 	line_dec(l, (uint64_t)getpid());
 	line_char(l, ']');
 	l->text[l->len++] = '\n';
+}
+
+void line_write(struct line *l) {
+	line_end(l);
 	const char *at = l->text;
 	size_t left = l->len;
 	while (left > 0) {

@@ -30,7 +30,10 @@ const char *report_program(void);
 /* Starts "hakmem: ". */
 void line_begin(struct line *l);
 
-/* Ends with " in NAME[PID]", writes the line to standard error. */
+/* Ends with " in NAME[PID]" and a newline. */
+void line_end(struct line *l);
+
+/* line_end, then writes the line to standard error. */
 void line_write(struct line *l);
 
 /* line_write, then abort(). */

@@ -22,6 +22,7 @@ unsigned alloc_class(size_t size, size_t align) {
 static void *alloc_first(struct heap *h, unsigned sc, size_t align) {
 	if (!h->is_first || h->classes[sc].all.first != NULL || align > ALLOC_ALIGN)
 		return NULL;
+	heap_tick(h);
 	return nursery_alloc(sc);
 }
 

@@ -36,6 +36,9 @@ bool bigcache_release(size_t keep);
 /* Releases what is older than the purge delay. */
 void bigcache_tick(void);
 
+/* When bigcache_tick has something to do next, by os_now_ms, or PURGE_NEVER. */
+uint64_t bigcache_due(void);
+
 /* Bytes kept; where their number of granules is. */
 size_t bigcache_bytes(void);
 const void *bigcache_granules_at(void);

@@ -23,6 +23,7 @@
 #include "base/list.h"
 #include "build_options.h"
 #include "front/outbox.h"
+#include "front/policy.h"
 #include "front/tcache.h"
 #include "slab/remote.h"
 
@@ -84,7 +85,10 @@ struct heap {
 	bool forsaken;           /* no thread has it, but an interrupted call may go on with it */
 	volatile bool busy;      /* its thread is inside a slow path (read after fork); heap_enter */
 	uint64_t looked;         /* at the clock, in os_cycles */
-	size_t grown;            /* bytes by which bins have grown beyond their first capacity */
+	struct policy policy;
+	uint64_t kept_ms;        /* when it was first seen that emptied slabs stay in their class; 0: not yet */
+	bool keeps_empty;        /* there may be such slabs */
+	size_t gathered;         /* slabs when all blocks were last brought home for the budget */
 	struct heap *next;       /* registry of all heaps; constant */
 	struct heap *next_idle;  /* under the registry lock */
 	struct heap_counters count;
@@ -128,6 +132,9 @@ HAK_INLINE uintptr_t heap_bin_end(const struct heap *h) {
 /* A block of class `sc` for an empty bin, and more in the bin. `zerop`: whether the block is known to
    be all zero. NULL: out of memory. */
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop);
+
+/* On the way through a slow path: gives back what has waited long enough, once in a while. */
+void heap_tick(struct heap *h);
 
 /* Empties the bin of class `sc`, which is full: its blocks become the spare ones, or older blocks or they
    themselves go home. */

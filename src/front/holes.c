@@ -2,6 +2,7 @@
 #include "front/holes.h"
 
 #include "base/bits.h"
+#include "base/settings.h"
 #include "front/heap_slabs.h"
 #include "front/policy.h"
 #include "slab/mosaic.h"
@@ -54,6 +55,8 @@ static void *take_from_mosaics(struct heap *h, unsigned sc) {
 
 static bool is_worth_opening(const struct slab *s, size_t size) {
 	unsigned used = s->used - s->left_remote;
+	if (used == 0 && !hak_settings.empty_reuse)
+		return false;
 	if (used > s->capacity * 3u / 4 || s->block_size < MOSAIC_MIN_SIZE)
 		return false;
 	/* Where survivors are strewn at random, a fifth of the free bytes is in holes of three times the mean

@@ -516,13 +516,17 @@ static void put_number(char *to, int64_t value) {
 
 bool reading_setting(const struct reading *r, unsigned row, struct reading_setting *setting) {
 	struct reading_copy c;
-	char words[512] = "";
+	char words[512] = "", name[sizeof setting->name] = "";
 	int64_t value = 0;
 	size_t size = r->size[S_SETTING];
 	memset(setting, 0, sizeof *setting);
 	if (row >= r->number[N_SETTINGS] || !reading_copy(r, &c, r->root[ROOT_SETTING_ROWS] + row * size, size))
 		return false;
-	strncpy(setting->name, place(c.bytes, offset_of(r, F_SETTING_NAME)), sizeof setting->name - 1);
+	size_t width_of_name = r->number[N_SETTING_NAME];
+	if (width_of_name > sizeof name ||
+	    !get_bytes(r, r->root[ROOT_SETTING_NAMES] + row * width_of_name, name, width_of_name))
+		return false;
+	memcpy(setting->name, name, sizeof name - 1);
 	strncpy(words, place(c.bytes, offset_of(r, F_SETTING_WORDS)), r->field[F_SETTING_WORDS] & 0xff);
 	uint64_t kind = GET(c.bytes, SETTING_KIND), width = GET(c.bytes, SETTING_SIZE);
 	uint64_t at = r->root[ROOT_SETTINGS] + GET(c.bytes, SETTING_OFFSET);

@@ -62,6 +62,9 @@ bool os_purge(void *addr, size_t size);
 /* Asks for huge pages. Advice only. */
 void os_advise_huge(void *addr, size_t size);
 
+/* Makes the pages resident; what they hold stays. Other threads may be using them. */
+void os_populate(void *addr, size_t size);
+
 /* Grows or shrinks a mapping in place. False: unchanged. */
 bool os_resize(void *addr, size_t old_size, size_t new_size);
 
@@ -97,6 +100,9 @@ HAK_INLINE uint64_t os_cycles(void) {
 
 /* Sleeps while *`word` == `value`; may return early. */
 void os_wait(const void *word, uint32_t value);
+
+/* The same, for at most `ms` milliseconds. */
+void os_wait_ms(const void *word, uint32_t value, uint64_t ms);
 
 /* Wakes one sleeper of os_wait. */
 void os_wake(const void *word);
@@ -141,6 +147,31 @@ int os_thread_id(void);
 /* Copies memory of our own that may not be there or not be readable. False: it is not, or the system does not
    say. */
 bool os_try_read(void *to, const void *from, size_t size);
+/* Bytes of physical memory, or what the process may have of address space if that is less; 0: not known. */
+size_t os_memory(void);
+
+/* The smallest limit on memory among the control groups that the process is in, of either version, and
+   those around them; 0: none. `membership` is a file like /proc/self/cgroup, `root` where the
+   hierarchies are mounted; not longer than 64 bytes. */
+size_t os_cgroup_limit(const char *membership, const char *root);
+
+/*
+ * Starts a thread that is no thread to the C library: without thread-local memory of its own (it has the
+ * starter's: not even errno may be touched), all signals blocked, without capabilities, on a stack of some
+ * 16 KiB. `run` may only use what is in this header and what is as careful. Can be called anywhere, also
+ * with locks held. False: the system refuses.
+ */
+struct os_thread {
+	void (*run)(void);
+	char name[16];
+	char *stack; /* NULL before the first start; kept for the next one, in a fork child */
+};
+bool os_thread_start(struct os_thread *thread);
+
+/* Writes to standard error, ended as by line_write. Unlike that it touches neither errno nor what else is
+   a thread's own. */
+struct line;
+void os_say(struct line *line);
 
 /* Is the page that holds `addr` mapped? For the path that ends in a report only. */
 bool os_is_mapped(const void *addr);

@@ -60,6 +60,12 @@ bool purge_release_empty(void);
 
 /* Is the heap still so small that nothing is to be dropped by madvise? */
 bool purge_is_discreet(void);
+/* When the age rule has to be applied next, by os_now_ms, or PURGE_NEVER. Takes the space lock. */
+#define PURGE_NEVER UINT64_MAX
+uint64_t purge_due(void);
+
+/* Called under the space lock, if it is set: there is dirty memory, which will be due one day. */
+extern void (*hak_purge_waits)(void);
 
 /* Is there anything dirty? Approximate, without the lock. */
 bool purge_pending(void);

@@ -71,6 +71,7 @@ struct space_stats {
 	size_t large;    /* bytes of large blocks in SuperSlabs */
 	size_t big;      /* granules of large blocks with a mapping of their own */
 	size_t dirty_most, live_most; /* the most there were at a time */
+	size_t threads;  /* that have a heap; not under the lock */
 };
 extern struct space_stats hak_space;
 

@@ -11,7 +11,6 @@
 #include "options.h"
 #include "random.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,7 +27,6 @@ struct worker {
 	struct block slots[OWN_SLOTS];
 };
 
-/* Of an allocator that can look over its own books. */
 int hak_check(void) __attribute__((weak));
 
 static struct options options;
@@ -155,10 +153,7 @@ static void spoil(void)
 /* Has the allocator its own books in order? Only HAKMEM can say. Nothing else runs. */
 static void check_books(void)
 {
-	int (*check)(void) = NULL;
-
-	*(void **)&check = dlsym(RTLD_DEFAULT, "hak_check");
-	if (check && check() != 0) {
+	if (hak_check && hak_check() != 0) {
 		fprintf(stderr, "stress: the heap is damaged\n");
 		exit(1);
 	}
@@ -184,5 +179,5 @@ int main(int argc, char **argv)
 	finish();
 	check_books();
 	free(workers);
-	return hak_check && hak_check() != 0;
+	return 0;
 }

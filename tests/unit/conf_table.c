@@ -120,9 +120,10 @@ static void number_at_bounds_taken_beyond_refused(void **state)
 static void word_each_taken_as_its_place(void **state)
 {
 	for (unsigned i = 0; i < CONF_ROWS; i++) {
-		char words[64], *rest = words, *word;
+		char words[128], *rest = words, *word;
 		strcpy(words, rows[i].words);
-		for (int64_t place = 0; (word = strtok_r(rest, " ", &rest)) != NULL; place++) {
+		int64_t first = is_number(&rows[i]) && rows[i].low <= 0 ? rows[i].low - 1 : 0;
+		for (int64_t place = first; (word = strtok_r(rest, " ", &rest)) != NULL; place++) {
 			struct settings s = fresh;
 			assert_int_equal(assign(&s, rows[i].name, word), CONF_TAKEN);
 			assert_true(value_in(&s, &rows[i]) == place);
