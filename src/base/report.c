@@ -48,7 +48,7 @@ void line_begin(struct line *l) {
 }
 
 /* libc knows it once its own constructor has run. */
-static const char *program_name(void) {
+const char *report_program(void) {
 	const char *name = program_invocation_short_name;
 	if (name != NULL && name[0] != '\0')
 		return name;
@@ -59,17 +59,37 @@ static const char *program_name(void) {
 	return slash != NULL ? slash + 1 : name;
 }
 
-void line_write(struct line *l) {
+static void line_pattern(struct line *l, const char *pattern) {
+	for (; *pattern != '\0'; pattern++) {
+		if (*pattern != '%' || (pattern[1] != 'p' && pattern[1] != 'e'))
+			line_char(l, *pattern);
+		else if (*++pattern == 'p')
+			line_dec(l, (uint64_t)getpid());
+		else
+			line_str(l, report_program());
+	}
+}
+
+bool report_path(char *path, size_t size, const char *pattern) {
+	struct line l = { .len = 0 };
+	line_pattern(&l, pattern);
+	if (l.len >= size || l.len >= sizeof l.text - 1)
+		return false;
+	memcpy(path, l.text, l.len);
+	path[l.len] = '\0';
+	return true;
+}
+
+void line_end(struct line *l) {
 	line_str(l, " in ");
-	line_str(l, program_name());
+	line_str(l, report_program());
 	line_char(l, '[');
 	line_dec(l, (uint64_t)getpid());
 	line_char(l, ']');
-	line_write_plain(l);
+	l->text[l->len++] = '\n';
 }
 
-void line_write_plain(struct line *l) {
-	l->text[l->len++] = '\n';
+static void write_out(const struct line *l) {
 	const char *at = l->text;
 	size_t left = l->len;
 	while (left > 0) {
@@ -81,6 +101,16 @@ void line_write_plain(struct line *l) {
 		at += n;
 		left -= (size_t)n;
 	}
+}
+
+void line_write(struct line *l) {
+	line_end(l);
+	write_out(l);
+}
+
+void line_write_plain(struct line *l) {
+	l->text[l->len++] = '\n';
+	write_out(l);
 }
 
 void line_die(struct line *l) {

@@ -10,13 +10,13 @@
 #include "front/locked_heap.h"
 #include "front/nursery.h"
 #include "front/quarantine.h"
+#include "front/sampling.h"
 #include "front/secure.h"
 #include "space/purge.h"
 
 /* ---- allocating ---- */
 
-/* The class for a request, or 0: it is a large one. */
-static unsigned class_for(size_t size, size_t align) {
+unsigned alloc_class(size_t size, size_t align) {
 	if (size > SC_MAX_SIZE || align > SC_MAX_SIZE)
 		return 0;
 	return align <= ALLOC_ALIGN ? sc_of(size) : sc_of_aligned(size, align);
@@ -26,6 +26,7 @@ static unsigned class_for(size_t size, size_t align) {
 static void *alloc_first(struct heap *h, unsigned sc, size_t align) {
 	if (!h->is_first || h->classes[sc].all.first != NULL || align > ALLOC_ALIGN || secure_has_canaries())
 		return NULL;
+	heap_tick(h);
 	return nursery_alloc(sc);
 }
 
@@ -57,14 +58,42 @@ static void *alloc_large(size_t size, size_t align, bool zero) {
 	return l->span.base;
 }
 
+/* Requests that come here are a sample of all, or all, if operations are counted. */
+static void count_request(struct heap *h, unsigned sc, size_t size) {
+	struct heap_class *hc = &h->classes[sc];
+	if (HAK_UNLIKELY(h->ops != NULL)) {
+		h->ops->allocs[sc]++;
+		h->ops->requested += size;
+	}
+	if (sc == 0)
+		return;
+	if (HAK_UNLIKELY(hc->waste > UINT32_MAX - SC_MAX_SIZE)) {
+		hc->samples /= 2;
+		hc->waste /= 2;
+	}
+	hc->samples++;
+	hc->waste += hak_size_classes[sc].size - (uint32_t)size;
+}
+
 static void *try_alloc(struct heap *h, size_t size, size_t align, bool zero) {
-	unsigned sc = class_for(size + secure_room(), align);
+	unsigned sc = alloc_class(size + secure_room(), align);
+	if (HAK_STATS)
+		count_request(h, sc, size);
 	if (sc == 0)
 		return alloc_large(size, align, zero);
 	void *p = alloc_small(h, sc, align, zero);
 	if (secure_has_canaries() && p != NULL)
 		secure_mark((uintptr_t)p, sc, size, KIND_MALLOC);
 	return p;
+}
+
+/* Caches of this heap, and BigCache. */
+static bool release_caches(struct heap *h, size_t keep) {
+	uint64_t deleted = h->count.slab_deleted;
+	heap_flush(h);
+	bool any = h->count.slab_deleted != deleted;
+	any |= bigcache_release(keep);
+	return any;
 }
 
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
@@ -81,7 +110,8 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 	if (HAK_LIKELY(p != NULL))
 		return p;
 	/* The system has no more: give back what nobody needs and ask once more. */
-	release_memory(h, 0);
+	release_caches(h, 0);
+	purge_release_empty();
 	return try_alloc(h, size, align, zero);
 }
 
@@ -94,14 +124,10 @@ size_t good_size(size_t size) {
 }
 
 bool release_memory(struct heap *h, size_t keep) {
-	uint64_t deleted = h->count.slab_deleted;
 	if (keep == 0)
 		quarantine_flush(h);
-	heap_flush(h);
-	bool any = h->count.slab_deleted != deleted;
-	if (secure_has_canaries() && keep == 0)
-		any |= quarantine_flush_large();
-	any |= bigcache_release(keep);
+	bool any = secure_has_canaries() && keep == 0 && quarantine_flush_large();
+	any |= release_caches(h, keep);
 	any |= purge_all(keep);
 	return any;
 }
@@ -111,6 +137,8 @@ bool release_memory(struct heap *h, size_t keep) {
 static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 	unsigned sc = slab_class_at(s, block);
 	struct bin *b = &h->bins[sc];
+	if (HAK_UNLIKELY(h->sampling != NULL) && sampling_put(h, sc, block))
+		return;
 	if (b->room <= 0)
 		heap_make_room(h, sc);
 	b->room--;
@@ -124,8 +152,10 @@ bool block_is_locked_heaps(struct slab *s) {
 }
 
 static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
-	if (h != NULL && !h->locked && !block_is_locked_heaps(s)) {
+	/* Those of a thread without a heap are seen only when their slab's owner takes them up. */
+	if (h != NULL)
 		COUNT(h->count.remote_free);
+	if (h != NULL && !h->locked && !block_is_locked_heaps(s)) {
 		outbox_add(&h->outbox, s, block);
 		return;
 	}
@@ -140,6 +170,11 @@ void block_put(struct heap *h, struct slab *s, uintptr_t block) {
 		free_remote(h, s, block);
 }
 
+static void count_free(struct heap *h, unsigned sc) {
+	if (HAK_STATS && HAK_UNLIKELY(h != NULL && h->ops != NULL))
+		h->ops->frees[sc]++;
+}
+
 static void free_large(struct large *l, unsigned kind) {
 	uintptr_t addr = (uintptr_t)l->span.base;
 	size_t size = l->size;
@@ -151,27 +186,31 @@ static void free_large(struct large *l, unsigned kind) {
 		misuse_freed(OP_FREE, addr, size);
 }
 
-static void free_nursery(uintptr_t addr) {
+/* Its class; 0: it was none. */
+static unsigned free_nursery(uintptr_t addr) {
 	size_t size;
 	if (!misuse_check_nursery(OP_FREE, addr, &size))
-		return;
+		return 0;
 	if (!nursery_free(addr))
 		misuse_freed(OP_FREE, addr, size);
 	else if (secure_is_on())
 		memset((void *)addr, 0, size);
+	return sc_of(size);
 }
 
 /* A granule without slab: a block of another sort, or nothing that can be freed. False: not ours. */
-static bool free_other(struct pagemap_entry e, uintptr_t addr, unsigned kind) {
+static bool free_other(struct heap *h, struct pagemap_entry e, uintptr_t addr, unsigned kind) {
 	struct large *l = e.tag == TAG_LARGE ? large_of(addr) : NULL;
-	if (e.tag == TAG_NURSERY)
-		free_nursery(addr);
-	else if (e.tag == TAG_GUARDED)
+	if (e.tag == TAG_NURSERY) {
+		count_free(h, free_nursery(addr));
+	} else if (e.tag == TAG_GUARDED) {
 		guard_free(e.desc, addr, kind);
-	else if (l != NULL && (uintptr_t)l->span.base == addr)
+	} else if (l != NULL && (uintptr_t)l->span.base == addr) {
+		count_free(h, 0);
 		free_large(l, kind);
-	else
+	} else {
 		return !misuse_check_granule(OP_FREE, e, addr);
+	}
 	return true;
 }
 
@@ -181,9 +220,10 @@ bool free_block_as(struct heap *h, void *ptr, unsigned kind) {
 	if (HAK_UNLIKELY(e.tag == TAG_NONE))
 		return false;
 	if (HAK_UNLIKELY(!tag_is_slab(e.tag)))
-		return free_other(e, addr, kind);
+		return free_other(h, e, addr, kind);
 	if (!misuse_check_block(OP_FREE, e.desc, addr))
 		return true;
+	count_free(h, slab_class_at(e.desc, addr));
 	if (secure_is_on()) {
 		if (secure_check(OP_FREE, e.desc, addr, (enum block_kind)kind))
 			secure_free(h, e.desc, addr);
@@ -260,8 +300,10 @@ bool block_resize(void *ptr, size_t size, bool wasteful) {
 	if (l == NULL)
 		return resize_small((uintptr_t)ptr, size, wasteful);
 	size_t room = size + secure_room();
-	if (room <= SC_MAX_SIZE)
-		return wasteful && size <= l->size;
+	/* One that is large for its alignment may hold less than a small block. */
+	bool must_grow = wasteful && size > l->size;
+	if (room <= SC_MAX_SIZE && !must_grow)
+		return wasteful;
 	bool done = large_resize(l, room);
 	if (secure_has_canaries())
 		secure_mark_large(l, done ? size : l->size); /* its pad may be gone either way */

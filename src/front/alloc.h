@@ -20,6 +20,9 @@
    `zero`. NULL: out of memory. */
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero);
 
+/* The class that serves a request, or 0: it is a large one. */
+unsigned alloc_class(size_t size, size_t align);
+
 /* Frees a block that tcache_free refused, not NULL. `h` may be NULL: the thread has no heap. `kind`, an
    enum block_kind: what made the blocks that the caller's like may free. False: not ours. */
 bool free_block_as(struct heap *h, void *ptr, unsigned kind);

@@ -3,9 +3,11 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
+#include "front/background.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/pagemap.h"
+#include "space/purge.h"
 
 enum {
 	EXACT = 64,         /* bins of one granule count each */
@@ -13,7 +15,7 @@ enum {
 	BINS = EXACT + PER_DOUBLING * 26 + 1, /* up to 2^48 bytes */
 	WORDS = (BINS + 63) / 64,
 	TRIES = 8,          /* spans looked at in a bin */
-	WASTE = 16,         /* a span taken whole is at most 1/16 too long */
+	WASTE = 2,          /* a span taken whole is at most 1/2 too long */
 	CLOCK_EVERY = 64,
 	REGRET_MAX = 2,
 };
@@ -36,6 +38,7 @@ static struct {
 	uint64_t evicted_ms;    /* when the allowance last forced a span out; 0: never */
 	uint64_t regret_ms;
 	uint32_t generation;    /* of this cache: bigcache_reset begins a new one */
+	size_t automatic_max;   /* bytes; 0: not asked yet; constant then */
 } cache;
 
 struct lock *bigcache_lock(void) {
@@ -54,6 +57,10 @@ void bigcache_reset(void) {
 
 size_t bigcache_bytes(void) {
 	return __atomic_load_n(&cache.granules, __ATOMIC_RELAXED) * GRANULE;
+}
+
+const void *bigcache_granules_at(void) {
+	return &cache.granules;
 }
 
 /* Monotonic in `granules`; exact up to EXACT. */
@@ -259,11 +266,23 @@ static bool is_stale(const struct large *l) {
 		cache.now_ms - l->freed_ms > (uint64_t)hak_settings.purge_delay_ms;
 }
 
+/* Not later: sandboxes forbid asking. */
+void bigcache_init(void) {
+	static const size_t most = 512 * HAK_MIB;
+	size_t memory = hak_settings.bigcache_max == BIGCACHE_AUTO ? os_memory() : 0;
+	if (hak_settings.limit != 0 && memory != 0)
+		memory = min_size(memory, hak_settings.limit);
+	cache.automatic_max = memory != 0 ? max_size(min_size(memory / 8, most), 1) : most;
+}
+
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
 	size_t live = space_big() * GRANULE;
-	return min_size(max_size(FLOOR, live / 4) << cache.regret, hak_settings.bigcache_max) / GRANULE;
+	size_t most = max_size(FLOOR, live / 4) << cache.regret;
+	if (hak_settings.bigcache_max != BIGCACHE_AUTO)
+		return min_size(most, hak_settings.bigcache_max) / GRANULE;
+	return (most <= FLOOR << REGRET_MAX ? most : max_size(FLOOR << REGRET_MAX, min_size(most, cache.automatic_max))) / GRANULE;
 }
 
 /* Takes the first `granules` of a kept span; the rest goes back. */
@@ -307,6 +326,13 @@ struct large *bigcache_take(size_t granules) {
 	}
 	lock_release(&cache.lock);
 	return l;
+}
+
+bool bigcache_has(size_t granules) {
+	lock_acquire(&cache.lock);
+	bool has = find(granules, MOST) != NULL;
+	lock_release(&cache.lock);
+	return has;
 }
 
 /* Takes a span out that the rules say must go: all of the oldest if it is stale, else as much of it
@@ -360,12 +386,23 @@ void bigcache_put(struct large *l) {
 	if (over)
 		cache.evicted_ms = cache.now_ms != 0 ? cache.now_ms : 1;
 	lock_release(&cache.lock);
+	if (HAK_UNLIKELY(hak_settings.background) && hak_settings.purge_delay_ms > 0)
+		background_poke();
 	if (look || over)
 		evict(most);
 }
 
 bool bigcache_release(size_t keep) {
 	return evict(keep / GRANULE);
+}
+
+uint64_t bigcache_due(void) {
+	uint64_t due = PURGE_NEVER;
+	lock_acquire(&cache.lock);
+	if (cache.age.first != NULL && hak_settings.purge_delay_ms >= 0)
+		due = of_age_node(cache.age.first)->freed_ms + (uint64_t)hak_settings.purge_delay_ms + 1;
+	lock_release(&cache.lock);
+	return due;
 }
 
 void bigcache_tick(void) {
@@ -375,4 +412,40 @@ void bigcache_tick(void) {
 	look_at_clock();
 	lock_release(&cache.lock);
 	evict(SIZE_MAX);
+}
+
+/* ---- checking ---- */
+
+static const char *check_one(const struct large *l) {
+	unsigned b = bin_of(l->span.granules);
+	if (!l->kept || atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE)
+		return "BigCache keeps a span that is not free";
+	if (!list_is_linked(&l->bin_link) || *l->bin_link.pprev != &l->bin_link ||
+	    (cache.nonempty[b / 64] >> b % 64 & 1) == 0)
+		return "BigCache has a span in no bin";
+	if (kept_at(end_of(l) - GRANULE) != l)
+		return "BigCache and the page map disagree about a span";
+	return NULL;
+}
+
+static size_t count_binned(void) {
+	size_t n = 0;
+	for (unsigned b = 0; b < BINS; b++)
+		for (const struct list_node *at = cache.bin[b].first; at != NULL; at = at->next)
+			n++;
+	return n;
+}
+
+const char *bigcache_check(void) {
+	const char *wrong = NULL;
+	size_t granules = 0, count = 0;
+	lock_acquire(&cache.lock);
+	for (struct queue_node *n = cache.age.first; n != NULL && wrong == NULL; n = n->next, count++) {
+		granules += of_age_node(n)->span.granules;
+		wrong = check_one(of_age_node(n));
+	}
+	if (wrong == NULL && (granules != cache.granules || count != cache.age.count || count != count_binned()))
+		wrong = "the sums over BigCache are wrong";
+	lock_release(&cache.lock);
+	return wrong;
 }

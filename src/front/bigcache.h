@@ -2,8 +2,8 @@
 /*
  * BigCache: freed spans of 512 KiB and more, kept for the next request.
  *
- * A freed span waits as it is. A request takes one that is at most a sixteenth too long, whole: then not a
- * tag changes, and its pages are used where they were used before. Failing that it cuts what it needs
+ * A freed span waits as it is. A request takes one that is at most half too long, whole: then not a tag
+ * changes, and its pages are used where they were used before. Failing that it cuts what it needs
  * off a longer one; and if there is none, spans that lie side by side are joined and it looks again. So
  * the dirty memory serves any size, and little of it is enough. Spans are binned by granules: one bin per
  * count up to EXACT, then eight per doubling.
@@ -21,8 +21,14 @@
 
 #include "front/large.h"
 
-/* A span of `granules`, or a sixteenth more, out of the cache, tagged TAG_LARGE; NULL: there is none. */
+/* Asks how much memory there is, if the setting says so. With the settings loaded. */
+void bigcache_init(void);
+
+/* A span of `granules`, or half as many more, out of the cache, tagged TAG_LARGE; NULL: there is none. */
 struct large *bigcache_take(size_t granules);
+
+/* Is a span kept that bigcache_take would find without joining? A hint: others may take it first. */
+bool bigcache_has(size_t granules);
 
 /* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. */
 void bigcache_put(struct large *l);
@@ -33,13 +39,20 @@ bool bigcache_release(size_t keep);
 /* Releases what is older than the purge delay. */
 void bigcache_tick(void);
 
-/* Bytes kept. */
+/* When bigcache_tick has something to do next, by os_now_ms, or PURGE_NEVER. */
+uint64_t bigcache_due(void);
+
+/* Bytes kept; where their number of granules is. */
 size_t bigcache_bytes(void);
+const void *bigcache_granules_at(void);
 
 struct bigcache_stats {
 	uint64_t hits, misses, evictions;
 };
 extern struct bigcache_stats hak_bigcache_stats;
+
+/* NULL, or what is wrong with the cache's books. Nothing else may run. */
+const char *bigcache_check(void);
 
 /* After fork with the lock held by a thread that is gone: forgets what was kept. */
 void bigcache_reset(void);

@@ -87,7 +87,7 @@ static void write_event(const char *what, const struct guard_event *event) {
 	add_age(&l, os_now_ms() - event->ms);
 	line_str(&l, event->stack.count != 0 ? ", at" : "");
 	line_write_plain(&l);
-	stack_write(&event->stack);
+	trace_write(&event->stack);
 }
 
 static void write_guarded(const struct guarded *g) {
@@ -129,7 +129,7 @@ static void write_former(struct pagemap_entry e, uintptr_t addr) {
 
 void details_write(uintptr_t addr) {
 	struct pagemap_entry e = pagemap_lookup(addr);
-	struct stack here;
+	struct trace here;
 	if (tag_is_slab(e.tag))
 		write_small(e.desc, addr);
 	else if (e.tag == TAG_LARGE)
@@ -146,6 +146,6 @@ void details_write(uintptr_t addr) {
 	line_dec(&l, (uint64_t)os_thread_id());
 	line_str(&l, ", at");
 	line_write_plain(&l);
-	stack_capture(&here, misuse_caller());
-	stack_write(&here);
+	trace_capture(&here, misuse_caller());
+	trace_write(&here);
 }

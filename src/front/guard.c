@@ -82,7 +82,7 @@ size_t guard_pages_size(const struct guarded *g) {
 
 /* ---- blocks ---- */
 
-static struct guard_event event_now(const struct stack *stack) {
+static struct guard_event event_now(const struct trace *stack) {
 	return (struct guard_event){ .thread = os_thread_id(), .ms = os_now_ms(), .stack = *stack };
 }
 
@@ -122,8 +122,8 @@ void *guard_alloc(struct heap *h, size_t size, size_t align) {
 		return NULL;
 	}
 	place(g, size, align, (secure_random(h) & 1) != 0);
-	struct stack stack;
-	stack_capture(&stack, h->caller);
+	struct trace stack;
+	trace_capture(&stack, h->caller);
 	g->made = event_now(&stack);
 	/* Release: who frees it sees the rest. */
 	__atomic_store_n(&g->kind, (uint8_t)KIND_MALLOC, __ATOMIC_RELEASE);
@@ -159,8 +159,8 @@ void guard_free(struct guarded *g, uintptr_t addr, unsigned kind) {
 		misuse_freed(OP_FREE, addr, g->size);
 		return;
 	}
-	struct stack stack;
-	stack_capture(&stack, misuse_caller());
+	struct trace stack;
+	trace_capture(&stack, misuse_caller());
 	g->freed = event_now(&stack);
 	void *pages = (void *)guard_pages(g);
 	size_t size = guard_pages_size(g);

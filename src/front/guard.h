@@ -19,7 +19,7 @@
 #define HAK_FRONT_GUARD_H
 
 #include "base/settings.h"
-#include "base/stack.h"
+#include "base/trace.h"
 #include "front/heap.h"
 
 enum { GUARD_SLOTS = 256 };
@@ -28,7 +28,7 @@ enum { GUARD_SLOTS = 256 };
 struct guard_event {
 	int thread;
 	uint64_t ms;
-	struct stack stack;
+	struct trace stack;
 };
 
 struct guarded {

@@ -19,9 +19,11 @@
 #ifndef HAK_FRONT_HEAP_H
 #define HAK_FRONT_HEAP_H
 
+#include "base/bits.h"
 #include "base/list.h"
 #include "build_options.h"
 #include "front/outbox.h"
+#include "front/policy.h"
 #include "front/tcache.h"
 #include "slab/remote.h"
 
@@ -33,16 +35,43 @@ struct heap_class {
 	uint16_t spare_count; /* blocks there; 0: `spare` means nothing */
 	uint16_t capacity;    /* blocks the bin may hold */
 	bool overran;         /* since the last refill blocks went home because the bin was full */
+	uint8_t swaps;        /* times a full bin became the spare one since the capacity last grew */
+	uint32_t samples;     /* requests that found the bin empty, and how many bytes they left unused in all; */
+	uint32_t waste;       /* both are halved before they overflow */
 };
 
 /* Slow-path events, counted by the heap's thread; read by others without order, as counters. */
-#define COUNT(counter) ((void)(HAK_STATS && ++(counter))) /* nothing without the option `stats` */
+#define COUNT(counter) COUNT_MORE(counter, 1) /* nothing without the option `stats` */
+#define COUNT_MORE(counter, n) ((void)(HAK_STATS && ((counter) += (n))))
 
 struct heap_counters {
 	uint64_t refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt, refill_fresh;
-	uint64_t refill_hole;
+	uint64_t refill_hole, refill_spare;
+	uint64_t bin_miss;                  /* refills in all */
 	uint64_t bin_overflow, remote_free; /* full bins; blocks freed that are others' */
+	uint64_t home, drained;             /* blocks that went home, that others freed and were taken up */
+	uint64_t foreign_free;              /* handed on to libc */
 	uint64_t slab_deleted; /* counted always: release_memory goes by it */
+};
+
+/* Per band of sizes: the ready list had a slab for a refill, had none; blocks were carved into the bin. */
+enum { BANDS = 9 };
+struct warm_counters {
+	uint32_t hits, misses, prefills;
+};
+
+/* C1 up to 16 bytes, ... C7 up to 1024; 8: above. */
+HAK_INLINE unsigned band_of(unsigned sc) {
+	size_t size = hak_size_classes[sc].size;
+	return size > SC_TINY_MAX ? BANDS - 1 : ilog2(size - 1) - 2;
+}
+
+/* Setting `stats = ops`: the heap's bins are here, where neither malloc nor free finds them, so that each
+   operation goes out of line and is counted. [0]: large blocks. */
+struct ops {
+	struct bin bins[SC_COUNT];
+	uint64_t allocs[SC_COUNT], frees[SC_COUNT];
+	uint64_t requested; /* bytes */
 };
 
 enum { HOLE_LENGTHS = 13 };
@@ -62,11 +91,19 @@ struct heap {
 	struct quarantine *quarantine; /* NULL: none */
 	struct bin *own_bins;    /* for a thread heap whose thread's cache stays inert; NULL: not made yet */
 	uint64_t looked;         /* at the clock, in os_cycles */
-	size_t grown;            /* bytes by which bins have grown beyond their first capacity */
+	struct policy policy;
+	uint64_t kept_ms;        /* when it was first seen that emptied slabs stay in their class; 0: not yet */
+	bool keeps_empty;        /* there may be such slabs */
+	size_t gathered;         /* slabs when all blocks were last brought home for the budget */
 	struct heap *next;       /* registry of all heaps; constant */
 	struct heap *next_idle;  /* under the registry lock */
 	struct heap_counters count;
+	struct warm_counters warm[BANDS];
+	struct ops *ops;         /* NULL: operations are not counted */
 	struct outbox outbox;
+	struct sampling *sampling; /* NULL: not sampling; front/sampling.h */
+	struct sampling *sampling_memory; /* NULL: never did */
+	uint32_t sampling_seen;  /* generation of the switch that the thread follows */
 	size_t slabs;            /* in the lists */
 	uint8_t sparse_class;    /* where the search for a sparse slab goes on */
 	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
@@ -92,9 +129,18 @@ struct heap *heap_acquire(struct bin *bins, bool locked);
    thread. */
 void heap_retire(struct heap *h);
 
+/* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
+   it would not look like a link. */
+HAK_INLINE uintptr_t heap_bin_end(const struct heap *h) {
+	return link_encode((uintptr_t)h | 1);
+}
+
 /* A block of class `sc` for an empty bin, and more in the bin. `zerop`: whether the block is known to
    be all zero. NULL: out of memory. */
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop);
+
+/* On the way through a slow path: gives back what has waited long enough, once in a while. */
+void heap_tick(struct heap *h);
 
 /* Empties the bin of class `sc`, which is full: its blocks become the spare ones, or older blocks or they
    themselves go home. */
@@ -114,6 +160,13 @@ void heap_destroy_slabs(struct heap *h);
 
 /* All heaps ever made, newest first; linked by `next`. */
 struct heap *heap_registry(void);
+
+/* Where that is kept: `bins` of a heap in it stays mapped while one holds the registry lock. */
+const void *heap_registry_first(void);
+
+/* The thread's heap, just acquired with `visible` bins: from here on it counts each operation, if there is
+   memory for that. */
+void heap_count_ops(struct heap *h, struct bin *visible);
 
 /* In a fork child: the heaps other than `mine` lost their threads; takes their slabs away from them.
    Afterwards every slab has an owner or is in the pool. */

@@ -14,12 +14,19 @@
 #include "slab/size_class.h"
 #include "space/meta.h"
 #include "space/pagemap.h"
+#include "space/purge.h"
 
-/* `unused` is under `lock`: descriptors without a block. */
+/* Under `lock`: descriptors without a block, all chunks ever made. */
 static struct {
 	struct lock lock;
 	struct list unused;
+	struct large_chunk *chunks;
+	unsigned made; /* descriptors of the first chunk that were handed out at least once */
 } larges;
+
+struct large_chunk *const *large_chunks(void) {
+	return &larges.chunks;
+}
 
 struct lock *large_lock(void) {
 	return &larges.lock;
@@ -27,15 +34,32 @@ struct lock *large_lock(void) {
 
 void large_reset(void) {
 	larges.unused.first = NULL;
+	larges.made = LARGE_CHUNK;
+}
+
+static struct large *take_descriptor_locked(void) {
+	struct list_node *n = larges.unused.first;
+	if (n != NULL) {
+		list_remove(n);
+		return LIST_ENTRY(n, struct large, bin_link);
+	}
+	if (larges.chunks == NULL || larges.made == LARGE_CHUNK) {
+		struct large_chunk *c = meta_alloc(sizeof *c);
+		if (c == NULL)
+			return NULL;
+		c->next = larges.chunks;
+		/* Release: who walks the chunks without the lock sees the link. */
+		__atomic_store_n(&larges.chunks, c, __ATOMIC_RELEASE);
+		larges.made = 0;
+	}
+	return &larges.chunks->large[larges.made++];
 }
 
 struct large *large_new_descriptor(void) {
 	lock_acquire(&larges.lock);
-	struct list_node *n = larges.unused.first;
-	if (n != NULL)
-		list_remove(n);
+	struct large *l = take_descriptor_locked();
 	lock_release(&larges.lock);
-	return n != NULL ? LIST_ENTRY(n, struct large, bin_link) : meta_alloc(sizeof(struct large));
+	return l;
 }
 
 void large_put_descriptor(struct large *l) {
@@ -145,11 +169,14 @@ static struct large *alloc_big(size_t size, size_t align) {
 	if (l != NULL) {
 		l->span.zero = secure_is_on(); /* then it was cleared when it was freed */
 		l->guard = 0;
-	} else {
-		l = map_big(size, align, guard);
-	}
-	if (l != NULL)
 		count_big((ptrdiff_t)l->span.granules);
+		return l;
+	}
+	l = map_big(size, align, guard);
+	if (l == NULL)
+		return NULL;
+	count_big((ptrdiff_t)l->span.granules);
+	purge_excess();
 	return l;
 }
 
@@ -173,7 +200,7 @@ struct large *large_alloc(size_t size, size_t align, bool *zerop) {
 }
 
 void large_clear(struct large *l) {
-	if (is_big(l) && os_purge(l->span.base, l->usable))
+	if (is_big(l) && !purge_is_discreet() && os_purge(l->span.base, l->usable))
 		return;
 	memset(l->span.base, 0, min_size(l->touched, l->usable));
 }
@@ -324,9 +351,12 @@ bool large_move(struct large *l, size_t size) {
 	size_t usable = large_good_size(size);
 	if (usable == 0 || !is_big(l) || l->guard != 0)
 		return false;
-	size_t old = l->span.granules;
+	size_t old = l->span.granules, granules = granules_for(usable);
+	/* Where much is new, copying into memory that is there costs less than its page faults. */
+	if (granules > old + old / 4 && bigcache_has(granules))
+		return false;
 	/* An eighth more address space: a block that grows step by step moves only now and then. */
-	size_t granules = granules_for(usable) + granules_for(usable) / 8;
+	granules += granules / 8;
 	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
 	if (target == NULL) {
 		granules = granules_for(usable);

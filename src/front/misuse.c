@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/probe.h"
 #include "base/report.h"
 #include "base/settings.h"
 #include "front/details.h"
@@ -78,6 +79,7 @@ static void line_block(struct line *l, uintptr_t block, size_t size) {
 
 bool misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
 	struct line l;
+	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	if (op == OP_FREE) {
 		line_str(&l, "double free of ");
@@ -91,6 +93,7 @@ bool misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
 
 HAK_COLD static bool interior(enum misuse_op op, uintptr_t addr, uintptr_t block, size_t size) {
 	struct line l;
+	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	line_str(&l, op_names[op]);
 	line_str(&l, " of interior pointer ");
@@ -108,6 +111,7 @@ bool misuse_invalid(enum misuse_op op, uintptr_t addr) {
 	if (e.tag == TAG_LARGE_GONE && addr % GRANULE == 0)
 		return misuse_freed(op, addr, (size_t)e.desc);
 	struct line l;
+	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	line_str(&l, op_names[op]);
 	line_str(&l, " of invalid pointer ");
@@ -214,7 +218,7 @@ static bool outbox_contains(const struct outbox *o, const struct slab *s, uintpt
  * fault; but we only come here with a block whose first word is a link, which a correct program has
  * only by copying uninitialised memory. For that program's sake a link alone is no proof.
  */
-HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
+bool misuse_block_is_free(const struct slab *s, uintptr_t block) {
 	unsigned sc = slab_class_at(s, block);
 	if (!has_plausible_link(block))
 		return false;
@@ -238,8 +242,7 @@ HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
 
 /* ---- checks ---- */
 
-/* The block that `addr` lies in; 0: none. */
-static uintptr_t block_around(const struct slab *s, uintptr_t addr) {
+uintptr_t misuse_block_around(const struct slab *s, uintptr_t addr) {
 	uintptr_t off = addr - s->base;
 	const struct mosaic *m = slab_mosaic(s);
 	if (m != NULL) {
@@ -252,12 +255,12 @@ static uintptr_t block_around(const struct slab *s, uintptr_t addr) {
 }
 
 bool misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr) {
-	uintptr_t block = block_around(s, addr);
+	uintptr_t block = misuse_block_around(s, addr);
 	if (block == 0)
 		return misuse_invalid(op, addr);
 	if (block != addr)
 		return interior(op, addr, block, secure_usable_size(s, block));
-	if (block_is_free(s, addr))
+	if (misuse_block_is_free(s, addr))
 		return misuse_freed(op, addr, secure_usable_size(s, block));
 	return true;
 }

@@ -29,6 +29,12 @@ HAK_INLINE bool misuse_check_block(enum misuse_op op, const struct slab *s, uint
 	return true;
 }
 
+/* The block of the slab that `addr` lies in; 0: none. */
+uintptr_t misuse_block_around(const struct slab *s, uintptr_t addr);
+
+/* Is the block on a free list? A guess, while others change them. */
+HAK_COLD bool misuse_block_is_free(const struct slab *s, uintptr_t block);
+
 /* An address in the nursery. Is it a live block? `sizep`: its size. */
 bool misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep);
 

@@ -2,6 +2,7 @@
 #include "slab/slab.h"
 
 #include "base/bits.h"
+#include "base/probe.h"
 #include "base/settings.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -16,22 +17,19 @@ enum {
 	                       system allows some 65 000 */
 };
 
-enum { CHUNK_SLABS = 31 }; /* descriptors made at a time: with the header, 4 KiB */
-
-struct chunk {
-	struct chunk *next;
-	uint64_t pad[15];
-	struct slab slab[CHUNK_SLABS];
-};
-
 /* Under `lock`: descriptors not in use, and all chunks ever made. */
 static struct {
 	struct lock lock;
 	struct list free;
-	struct chunk *chunks;
-	unsigned made; /* descriptors of the first chunk that were handed out at least once */
+	struct slab_chunk *chunks;
+	unsigned made;   /* descriptors of the first chunk that were handed out at least once */
+	uint32_t number; /* descriptors made */
 	_Atomic unsigned guards; /* slabs with one; not under the lock */
 } slabs;
+
+struct slab_chunk *const *slab_chunks(void) {
+	return &slabs.chunks;
+}
 
 struct lock *slab_lock(void) {
 	return &slabs.lock;
@@ -51,14 +49,17 @@ static struct slab *take_descriptor_locked(void) {
 		return LIST_ENTRY(n, struct slab, all);
 	}
 	if (slabs.chunks == NULL || slabs.made == CHUNK_SLABS) {
-		struct chunk *c = meta_alloc(sizeof *c);
+		struct slab_chunk *c = meta_alloc(sizeof *c);
 		if (c == NULL)
 			return NULL;
 		c->next = slabs.chunks;
-		slabs.chunks = c;
+		/* Release: who walks the chunks without the lock sees the link. */
+		__atomic_store_n(&slabs.chunks, c, __ATOMIC_RELEASE);
 		slabs.made = 0;
 	}
-	return &slabs.chunks->slab[slabs.made++];
+	struct slab *s = &slabs.chunks->slab[slabs.made++];
+	s->number = slabs.number++;
+	return s;
 }
 
 static struct slab *take_descriptor(void) {
@@ -125,6 +126,7 @@ struct slab *slab_new(unsigned sc) {
 	s->block_size = c->size;
 	s->sc = (uint8_t)sc;
 	harden(s);
+	HAK_PROBE2(slab_get, s->base, sc);
 	/* Relaxed: nobody knows this slab yet. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
@@ -133,6 +135,7 @@ struct slab *slab_new(unsigned sc) {
 }
 
 void slab_delete(struct slab *s) {
+	HAK_PROBE2(slab_release, s->base, s->sc);
 	bool mosaic = slab_mosaic(s) != NULL;
 	struct span span = { .base = (void *)s->base, .granules = 1, .ss = s->ss,
 	                     .last_size = mosaic ? 0 : s->block_size };
@@ -158,7 +161,7 @@ void slab_set_tag(struct slab *s, uint32_t owner_tag) {
 void slab_rebuild(void) {
 	unsigned made = slabs.made;
 	slabs.free.first = NULL;
-	for (struct chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
+	for (struct slab_chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
 		for (unsigned i = 0; i < made; i++)
 			if (!c->slab[i].in_use)
 				list_push(&slabs.free, &c->slab[i].all);
@@ -166,7 +169,7 @@ void slab_rebuild(void) {
 
 void slab_for_each(void (*visit)(struct slab *s, void *arg), void *arg) {
 	unsigned made = slabs.made;
-	for (struct chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
+	for (struct slab_chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
 		for (unsigned i = 0; i < made; i++)
 			if (c->slab[i].in_use)
 				visit(&c->slab[i], arg);

@@ -44,13 +44,14 @@ struct slab {
 	uint16_t carved;       /* blocks handed out at least once; others look, see slab_has_block */
 	uint16_t capacity;     /* blocks in all */
 	uint16_t left_remote;  /* blocks seen and left on the remote list, see remote_unqueue */
+	uint16_t reserved;     /* slab_reserved; constant */
 	uint32_t block_size;   /* bytes */
 	uint8_t sc;            /* size class */
 	bool fresh_is_zero;    /* memory not carved yet reads as zero */
-	bool has_canaries;     /* its blocks end in canaries (front/canary.h); constant */
-	bool has_guard;        /* its first page is inaccessible; constant */
-	uint16_t reserved;     /* slab_reserved; constant */
+	bool has_canaries : 1; /* its blocks end in canaries (front/canary.h); constant */
+	bool has_guard : 1;    /* its first page is inaccessible; constant */
 	bool in_use;           /* false: the descriptor is on the free list (under the slab lock) */
+	uint32_t number;       /* of the descriptor, from 0; constant */
 	struct superslab *ss;  /* where the granule came from; NULL: mapped alone */
 	struct list_node ready; /* in the owner's ready list */
 
@@ -142,7 +143,8 @@ HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
 		return mosaic_class_at(m, off) != 0;
 	uint32_t index = sc_index(s->sc, off);
 	/* Relaxed: who has a block has it from somebody who saw it carved. */
-	return index >= s->reserved && index < __atomic_load_n(&s->carved, __ATOMIC_RELAXED) && (uintptr_t)index * s->block_size == off;
+	return index >= s->reserved && index < __atomic_load_n(&s->carved, __ATOMIC_RELAXED) &&
+		(uintptr_t)index * s->block_size == off;
 }
 
 /* Is `addr` in the slab's memory? */
@@ -161,6 +163,17 @@ HAK_INLINE void slab_push(struct slab *s, uintptr_t first, uintptr_t last, unsig
 HAK_INLINE bool slab_has_uncarved(const struct slab *s) {
 	return s->carved < s->capacity;
 }
+
+/* Descriptors are made CHUNK_SLABS at a time, with the header 4 KiB, and stay. */
+enum { CHUNK_SLABS = 31 };
+struct slab_chunk {
+	struct slab_chunk *next; /* constant */
+	uint64_t pad[15];
+	struct slab slab[CHUNK_SLABS];
+};
+
+/* The newest chunk; the others follow by `next`. */
+struct slab_chunk *const *slab_chunks(void);
 
 /* Calls `visit` for every descriptor in use. Only while no other thread runs (after fork). */
 void slab_for_each(void (*visit)(struct slab *s, void *arg), void *arg);

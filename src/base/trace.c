@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/stack.h"
+#include "base/trace.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -26,19 +26,19 @@ static uintptr_t stack_end(uintptr_t sp) {
 	return first > sp && first - sp < STACK_MOST ? first : 0;
 }
 
-static void add(struct stack *s, const void *pc) {
-	if (s->count < STACK_FRAMES && pc != NULL && (s->count == 0 || s->pc[s->count - 1] != pc))
+static void add(struct trace *s, const void *pc) {
+	if (s->count < TRACE_FRAMES && pc != NULL && (s->count == 0 || s->pc[s->count - 1] != pc))
 		s->pc[s->count++] = pc;
 }
 
 /* A frame record: the caller's frame pointer, then the return address. Those between this function and the
    program may be missing, since our own code keeps no frame pointers. */
-__attribute__((noinline)) void stack_capture(struct stack *s, const void *caller) {
+__attribute__((noinline)) void trace_capture(struct trace *s, const void *caller) {
 	uintptr_t at = (uintptr_t)__builtin_frame_address(0), end = stack_end(at);
 	s->count = 0;
 	add(s, caller);
 	uintptr_t frame = *(uintptr_t *)at;
-	while (s->count < STACK_FRAMES && frame > at && frame - at < FRAME_MOST && frame % sizeof(void *) == 0 &&
+	while (s->count < TRACE_FRAMES && frame > at && frame - at < FRAME_MOST && frame % sizeof(void *) == 0 &&
 	       frame + 2 * sizeof(void *) <= end) {
 		const uintptr_t *record = (const uintptr_t *)frame;
 		if (record[1] < 4096)
@@ -49,7 +49,7 @@ __attribute__((noinline)) void stack_capture(struct stack *s, const void *caller
 	}
 }
 
-void stack_write(const struct stack *s) {
+void trace_write(const struct trace *s) {
 	for (uint32_t i = 0; i < s->count; i++) {
 		struct line l;
 		Dl_info info;

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* What goes to standard error. */
+#include <stdarg.h>
+
+#include "tool/tool.h"
+
+__attribute__((format(printf, 1, 0))) static void say(const char *format, va_list arguments) {
+	fflush(stdout);
+	fputs("hakmem: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+}
+
+void complain(const char *format, ...) {
+	va_list arguments;
+	va_start(arguments, format);
+	say(format, arguments);
+	va_end(arguments);
+}
+
+int misused(const char *format, ...) {
+	va_list arguments;
+	va_start(arguments, format);
+	say(format, arguments);
+	va_end(arguments);
+	fputs("Try 'hakmem --help'.\n", stderr);
+	return TOOL_USAGE;
+}
