@@ -6,5 +6,6 @@
 #include "tool/tool.h"
 
 extern const struct command command_info;
+extern const struct command command_preload;
 
 #endif

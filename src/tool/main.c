@@ -8,6 +8,7 @@
 
 static const struct command *const commands[] = {
 	&command_info,
+	&command_preload,
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
