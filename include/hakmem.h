@@ -20,6 +20,7 @@
 #define HAKMEM_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define HAKMEM_VERSION_MAJOR 1
 #define HAKMEM_VERSION_MINOR 0
@@ -155,6 +156,120 @@ void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size) HA
 /* Frees every block of `heap`, then the heap. No other thread may be using the heap or freeing its
    blocks meanwhile. NULL does nothing. */
 void hak_heap_destroy(hak_heap_t *heap) HAK_NOEXCEPT;
+
+/* ---- Seeing inside ---- */
+
+enum { HAK_STATS_CLASSES = 64, HAK_STATS_BANDS = 16 };
+
+/* What is known of one size class. */
+struct hak_stats_class {
+	uint64_t size;   /* usable bytes of a block; 0: there is no such class */
+	uint64_t slabs;
+	uint64_t live;   /* blocks that the program has */
+	uint64_t cached; /* free blocks in caches of threads, or on the way from one to another */
+	uint64_t free;   /* other free blocks, and those that were never handed out */
+	uint64_t unused; /* bytes of the live blocks that were not asked for: an estimate from samples */
+	uint64_t allocs, frees; /* calls, under HAKMEM_STATS=ops only */
+};
+
+/* The warm pool, by bands of sizes: band k up to 8 * 2^k bytes, up to 1024; band 8 above. */
+struct hak_stats_band {
+	uint64_t hits, misses, prefills;
+};
+
+/* Numbers about a process. Bytes unless a comment says otherwise; those under "since the start" count.
+   Later versions add fields at the end. */
+struct hak_stats {
+	uint64_t size;          /* bytes of this structure that are filled in */
+	uint64_t has_counters;  /* 1; 0: the library was built without its counters, which read 0 then */
+	uint64_t has_ops;       /* 1: each operation is counted */
+	uint64_t is_partial;    /* 1: caches of other threads could not be read; their blocks count as live */
+
+	/* now */
+	uint64_t committed, committed_peak; /* mapped, metadata included */
+	uint64_t resident;                  /* at most: what was used and not given back since */
+	uint64_t live, live_blocks;         /* blocks that the program has; how many */
+	uint64_t unused;                    /* of that, not asked for: an estimate */
+	uint64_t cached;                    /* free blocks in caches of threads and on the way between them */
+	uint64_t slab_free;                 /* free or never used blocks in slabs */
+	uint64_t dirty, dirty_peak;         /* free granules that may be resident */
+	uint64_t clean;                     /* free granules that cost no memory */
+	uint64_t bigcache;                  /* freed large blocks, kept */
+	uint64_t retained;                  /* dirty, clean and bigcache together */
+	uint64_t metadata;
+	uint64_t limit;                     /* HAKMEM_LIMIT; 0: none */
+	uint64_t large, large_blocks;       /* live blocks up to 512 KiB that have granules of their own */
+	uint64_t l25, l25_blocks;           /* up to 2 MiB */
+	uint64_t l2, l2_blocks;             /* above */
+	uint64_t heaps, threads;            /* heaps, and how many of them a thread has: numbers */
+	uint64_t superslabs, huge_superslabs, slabs, mosaics, published; /* numbers */
+
+	/* since the start */
+	uint64_t bin_misses;                /* requests that found the thread's bin empty */
+	uint64_t refill_spare, refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt,
+	         refill_hole, refill_fresh; /* where blocks came from then */
+	uint64_t full_bins, home_blocks;    /* bins that ran over; blocks that went back to their slabs */
+	uint64_t remote_blocks, remote_batches; /* freed by another thread than their slab's */
+	uint64_t drained_blocks;            /* of those, taken up by their slab's thread */
+	uint64_t foreign_frees;             /* pointers handed on to libc */
+	uint64_t slabs_deleted;
+	uint64_t pool_locks, pool_waits, pool_published, pool_adopted; /* the pool that threads share */
+	uint64_t bigcache_hits, bigcache_misses, bigcache_evictions;
+	uint64_t purged, purges, regrets;   /* bytes given back, in how many calls, too early how often */
+	uint64_t mmap_calls, munmap_calls, mremap_calls, madvise_calls;
+	uint64_t allocs, frees, requested;  /* calls, and bytes asked for: under HAKMEM_STATS=ops only */
+
+	uint64_t classes;                   /* of by_class: [1] to [classes - 1] are used */
+	struct hak_stats_class by_class[HAK_STATS_CLASSES];
+	struct hak_stats_band by_band[HAK_STATS_BANDS];
+};
+
+/* Fills *`stats`, whose size the caller gives as `size`: sizeof(struct hak_stats). Other threads go on; what
+   they do meanwhile is in it or not. Returns 0, or -1 with errno EINVAL if `size` is too small to be one. */
+HAK_ATTR(nonnull(1))
+int hak_stats_get(struct hak_stats *stats, size_t size) HAK_NOEXCEPT;
+
+enum hak_stats_format { HAK_STATS_TEXT, HAK_STATS_JSON, HAK_STATS_OPENMETRICS };
+
+/* Writes *`stats` by calling `put` with pieces of text, in order. JSON is one object in one line. Returns
+   0, or -1 with errno EINVAL for another format. */
+HAK_ATTR(nonnull(1, 3))
+int hak_stats_write(const struct hak_stats *stats, enum hak_stats_format format,
+                    void (*put)(void *arg, const char *text, size_t length), void *arg) HAK_NOEXCEPT;
+
+/* As much of the calling process's statistics as JSON as fits `size` bytes, terminated; NULL `buffer`
+   with `size` 0 asks how much that is. Returns its whole length without the terminator. */
+size_t hak_stats_json(char *buffer, size_t size) HAK_NOEXCEPT;
+
+/* What hak_heap_visit says of a piece of memory. */
+enum hak_area_kind { HAK_AREA_SLAB, HAK_AREA_BLOCK };
+struct hak_area {
+	enum hak_area_kind kind;
+	void *start;
+	size_t size;       /* of a slab: its granule; of a block: usable bytes */
+	size_t block_size; /* of a slab: of its blocks; 0: of several sizes. A block: as size. */
+	size_t live;       /* of a slab: blocks that the program has; of a block: 1 */
+};
+
+/* Calls `visit` for every slab of the process, and behind each for its live blocks, then for the live large
+   blocks; until it returns other than 0, which is then the result. `visit` may allocate and free, but no
+   other thread should meanwhile: blocks that come and go may be missed, or told though they are free.
+   Returns 0 at the end, -1 with errno ENOMEM. */
+HAK_ATTR(nonnull(1))
+int hak_heap_visit(int (*visit)(const struct hak_area *area, void *arg), void *arg) HAK_NOEXCEPT;
+
+/* Looks whether all that HAKMEM has written down about its memory agrees. No other thread may allocate or
+   free meanwhile. Says what does not in a line each on standard error, up to twenty, and returns their
+   number; 0: all is well. -1 with errno ENOMEM. */
+int hak_check(void) HAK_NOEXCEPT;
+
+/* Reads a file as /etc/hakmem.conf is read, all its sections, without effect, and calls `say` for each line
+   that is not understood: its number, its text, and why. Returns the number of such lines; -1 if the
+   file cannot be read. */
+HAK_ATTR(nonnull(1, 2))
+int hak_conf_check(const char *path,
+                   void (*say)(void *arg, unsigned line, const char *text, const char *why),
+                   void *arg) HAK_NOEXCEPT;
 
 #ifdef __cplusplus
 }

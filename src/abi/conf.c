@@ -22,7 +22,7 @@ static uint64_t bit_of(enum conf_row row) {
 
 /* ---- saying ---- */
 
-static const char *reason(enum conf_verdict verdict) {
+const char *conf_reason(enum conf_verdict verdict) {
 	switch (verdict) {
 	case CONF_TAKEN: break;
 	case CONF_NO_EQUALS: return "has no '='";
@@ -55,7 +55,7 @@ static void say_ignored(struct reading *r, unsigned number, enum conf_verdict ve
 		line_str(&l, number != 0 ? "'" : "'HAKMEM_");
 		line_text(&l, what.at, what.len < WHAT_MOST ? what.len : WHAT_MOST);
 		line_str(&l, what.len <= WHAT_MOST ? "' " : "...' ");
-		line_str(&l, reason(verdict));
+		line_str(&l, conf_reason(verdict));
 	}
 	line_write(&l);
 }

@@ -3,6 +3,8 @@
 #ifndef HAK_ABI_CONF_H
 #define HAK_ABI_CONF_H
 
+#include "abi/conf_table.h"
+
 /*
  * Reads the file, then the environment `env` (not in secure execution), each winning over the one before.
  * A profile wins over an earlier source, and the settings given beside it in its own source win over it;
@@ -13,5 +15,8 @@ void conf_load(char *const *env);
 
 /* The same with another file. */
 void conf_load_from(const char *path, char *const *env);
+
+/* What is wrong with a line, to be said behind it. */
+const char *conf_reason(enum conf_verdict verdict);
 
 #endif

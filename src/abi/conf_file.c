@@ -38,6 +38,7 @@ struct reader {
 	conf_line_fn *fn;
 	void *arg;
 	unsigned number;
+	bool all;       /* every section holds */
 	bool elsewhere; /* in a section that does not hold */
 	bool too_long;  /* the current line's beginning was dropped */
 	bool have_path; /* asked for at the first section */
@@ -75,7 +76,7 @@ static bool is_section(struct text header, struct text *pattern) {
 static void take_header(struct reader *r, struct text line) {
 	struct text pattern;
 	bool good = is_section(line, &pattern);
-	r->elsewhere = !good || !is_this_program(r, pattern);
+	r->elsewhere = !good || !(r->all || is_this_program(r, pattern));
 	if (!good)
 		r->fn(r->arg, r->number, CONF_BAD_SECTION, line);
 }
@@ -113,12 +114,13 @@ static size_t take_whole_lines(struct reader *r, char *buf, size_t len) {
 	return len - at;
 }
 
-void conf_file_read(int fd, conf_line_fn *fn, void *arg) {
+static void read_file(int fd, bool all, conf_line_fn *fn, void *arg) {
 	char buf[CONF_LINE_MAX + 1];
 	struct reader r;
 	r.fn = fn; /* no initialiser: it would clear the path, too */
 	r.arg = arg;
 	r.number = 0;
+	r.all = all;
 	r.elsewhere = r.too_long = r.have_path = false;
 	size_t kept = 0, offset = 0;
 	while (offset < CONF_FILE_MAX) {
@@ -137,4 +139,12 @@ void conf_file_read(int fd, conf_line_fn *fn, void *arg) {
 			kept = 0;
 		}
 	}
+}
+
+void conf_file_read(int fd, conf_line_fn *fn, void *arg) {
+	read_file(fd, false, fn, arg);
+}
+
+void conf_file_read_all(int fd, conf_line_fn *fn, void *arg) {
+	read_file(fd, true, fn, arg);
 }

@@ -18,6 +18,9 @@ typedef void conf_line_fn(void *arg, unsigned number, enum conf_verdict verdict,
 /* Reads the file that is open as `fd` from its beginning. */
 void conf_file_read(int fd, conf_line_fn *fn, void *arg);
 
+/* As if every section held. */
+void conf_file_read_all(int fd, conf_line_fn *fn, void *arg);
+
 /* Does the pattern hold for a program with this path? With a / it is compared with all of the path,
    else with what stands behind its last one. * stands for any text, ? for one character. */
 bool conf_exe_matches(struct text pattern, struct text path);

@@ -3,26 +3,14 @@
 
 #include "build_options.h"
 
-enum kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE, KIND_MS };
-
-/* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
-struct setting {
-	char name[20];
-	char words[20];
-	uint8_t kind;
-	uint8_t size;    /* of the field, bytes */
-	uint16_t offset;
-	int64_t low, high;
-};
-
 #define SETTING(name, kind, field, low, high, words, text, meaning) \
 	{ #name, words, KIND_##kind, sizeof(((struct settings *)0)->field), \
 	  offsetof(struct settings, field), low, high },
-static const struct setting table[] = {
+const struct setting conf_table[] = {
 #include "abi/conf_table.def"
 };
 #undef SETTING
-static_assert(sizeof table / sizeof *table <= 64, "sets of rows are 64-bit masks");
+static_assert(sizeof conf_table / sizeof *conf_table <= 64, "sets of rows are 64-bit masks");
 
 #define PROFILE(name, lines) lines,
 static const char profile_lines[][64] = {
@@ -31,7 +19,7 @@ static const char profile_lines[][64] = {
 #undef PROFILE
 
 #define PROFILE(name, lines) #name " "
-static const char profile_names[] =
+const char conf_profile_names[] =
 #include "abi/conf_table.def"
 	;
 #undef PROFILE
@@ -47,7 +35,7 @@ struct text conf_profile_lines(uint32_t profile) {
 static struct text words_of(const struct setting *s) {
 	switch (s->kind) {
 	case KIND_BOOL: return text_of(bool_words);
-	case KIND_PROFILE: return text_of(profile_names);
+	case KIND_PROFILE: return text_of(conf_profile_names);
 	default: return text_of(s->words);
 	}
 }
@@ -94,6 +82,19 @@ static enum conf_verdict parse_number(const struct setting *s, struct text t, in
 	return CONF_TAKEN;
 }
 
+/* Text is taken as it is, if it is any. */
+static enum conf_verdict take_text(const struct setting *s, struct text t, struct settings *to) {
+	char *field = (char *)to + s->offset;
+	for (size_t i = 0; i < t.len; i++)
+		if ((unsigned char)t.at[i] < ' ')
+			return CONF_BAD_VALUE;
+	if (t.len == 0 || t.len >= s->size)
+		return t.len == 0 ? CONF_BAD_VALUE : CONF_OUT_OF_BOUNDS;
+	memset(field, 0, s->size);
+	memcpy(field, t.at, t.len);
+	return CONF_TAKEN;
+}
+
 static enum conf_verdict parse(const struct setting *s, struct text t, int64_t *valuep) {
 	if (find_word(s, t, valuep))
 		return CONF_TAKEN;
@@ -137,13 +138,14 @@ enum conf_verdict conf_assign(struct settings *to, struct text assignment, enum 
 	struct text name = text_trim((struct text){ assignment.at, before });
 	struct text value = text_trim((struct text){ eq + 1, assignment.len - before - 1 });
 	for (unsigned row = 0; row < CONF_ROWS; row++) {
-		const struct setting *s = &table[row];
+		const struct setting *s = &conf_table[row];
 		if (!text_is(name, text_of(s->name)))
 			continue;
 		int64_t v;
-		enum conf_verdict verdict = parse(s, value, &v);
+		enum conf_verdict verdict = s->kind == KIND_TEXT ? take_text(s, value, to) : parse(s, value, &v);
 		if (verdict == CONF_TAKEN) {
-			put(s, to, v);
+			if (s->kind != KIND_TEXT)
+				put(s, to, v);
 			*rowp = (enum conf_row)row;
 		}
 		return verdict;
@@ -152,11 +154,15 @@ enum conf_verdict conf_assign(struct settings *to, struct text assignment, enum 
 }
 
 void conf_print_name(struct line *l, enum conf_row row) {
-	line_str(l, table[row].name);
+	line_str(l, conf_table[row].name);
 }
 
 void conf_print_value(struct line *l, enum conf_row row, const struct settings *from) {
-	const struct setting *s = &table[row];
+	const struct setting *s = &conf_table[row];
+	if (s->kind == KIND_TEXT) {
+		line_str(l, (const char *)from + s->offset);
+		return;
+	}
 	int64_t v = get(s, from);
 	struct text rest = words_of(s), word;
 	for (int64_t i = 0; text_next(&rest, ' ', &word); i++)

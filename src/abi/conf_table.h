@@ -14,6 +14,21 @@ enum conf_row {
 };
 #undef SETTING
 
+/* How a row is written: outside processes read it, too (abi/descriptor.c). */
+enum setting_kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE, KIND_MS, KIND_TEXT };
+
+/* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
+struct setting {
+	char name[20];
+	char words[20];
+	uint8_t kind;
+	uint8_t size;    /* of the field, bytes */
+	uint16_t offset;
+	int64_t low, high;
+};
+extern HAK_HIDDEN const struct setting conf_table[];
+extern HAK_HIDDEN const char conf_profile_names[]; /* separated by spaces */
+
 /* What became of an assignment or a line. */
 enum conf_verdict {
 	CONF_TAKEN,

@@ -57,6 +57,8 @@ void entry_free(void *ptr) {
 		heap_leave(h);
 	if (HAK_LIKELY(ours))
 		return;
+	if (h != NULL)
+		COUNT(h->count.foreign_free);
 	require_libcs(OP_FREE, ptr);
 	libc_free(ptr);
 }

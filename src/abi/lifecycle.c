@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "abi/conf.h"
+#include "abi/descriptor.h"
 #include "base/settings.h"
 #include "front/alloc.h"
 #include "front/bigcache.h"
@@ -65,6 +66,7 @@ void lifecycle_init(void) {
 		/* The loader allocates before libc knows the environment: then the constructor does it. */
 		if (environ != NULL)
 			load_settings(environ);
+		descriptor_init();
 		atomic_store_explicit(&process.ready, true, memory_order_release);
 	}
 	lock_release(&process.lock);
@@ -77,14 +79,15 @@ void lifecycle_init(void) {
 __attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
 	lifecycle_init();
 	load_settings(env);
+	stats_begin();
 }
 
 /* Linked with -z initfirst, it also runs after the destructors of the other libraries. */
 __attribute__((destructor(101))) static void destructor(void) {
-	if (!hak_settings.stats_at_exit)
+	if (hak_settings.stats == STATS_OFF)
 		return;
 	lifecycle_repair_if_due();
-	stats_print();
+	stats_end();
 }
 
 struct locked_heap *lifecycle_late_heap(void) {
@@ -168,8 +171,10 @@ HAK_NOINLINE static struct heap *attach(void) {
 	struct heap *h = heap_acquire(t->bin, false);
 	if (h == NULL)
 		return NULL;
+	if (HAK_UNLIKELY(hak_settings.stats == STATS_OPS))
+		heap_count_ops(h, t->bin);
 	t->heap = h;
-	t->tag = h->tag;
+	t->tag = h->bins == t->bin ? h->tag : 0; /* 0: each free goes out of line */
 	/* The thread must have its heap by now, since this allocates. */
 	if (!t->exit_is_seen && !is_main_thread() && !register_exit(h)) {
 		heap_enter(h);

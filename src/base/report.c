@@ -48,7 +48,7 @@ void line_begin(struct line *l) {
 }
 
 /* libc knows it once its own constructor has run. */
-static const char *program_name(void) {
+const char *report_program(void) {
 	const char *name = program_invocation_short_name;
 	if (name != NULL && name[0] != '\0')
 		return name;
@@ -61,7 +61,7 @@ static const char *program_name(void) {
 
 void line_write(struct line *l) {
 	line_str(l, " in ");
-	line_str(l, program_name());
+	line_str(l, report_program());
 	line_char(l, '[');
 	line_dec(l, (uint64_t)getpid());
 	line_char(l, ']');

@@ -22,6 +22,9 @@ void line_text(struct line *l, const char *s, size_t len);
 void line_dec(struct line *l, uint64_t value);
 void line_ptr(struct line *l, const void *p);
 
+/* The program's name; never NULL. */
+const char *report_program(void);
+
 /* Starts "hakmem: ". */
 void line_begin(struct line *l);
 

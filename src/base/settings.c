@@ -10,4 +10,5 @@ struct settings hak_settings = {
 	.bigcache_l25 = HAK_BIGCACHE_L25,
 	.bigcache_max = 512 * HAK_MIB,
 	.purge_delay_ms = 1000,
+	.stats_file = "stderr",
 };

@@ -9,6 +9,10 @@
 #include "base/compiler.h"
 
 enum thp_mode { THP_AUTO, THP_ALWAYS, THP_NEVER };
+enum stats_mode { STATS_OFF, STATS_TEXT, STATS_JSON, STATS_OPS };
+
+/* Bytes of a setting that is text, with the NUL. */
+#define SETTING_TEXT 200
 
 struct settings {
 	bool disable;           /* every request goes to libc */
@@ -22,8 +26,11 @@ struct settings {
 	size_t bigcache_max;    /* bytes BigCache may keep */
 	size_t limit;           /* bytes that may be mapped; 0: as many as the system gives */
 	int64_t purge_delay_ms; /* 0: at once; -1: never */
-	bool stats_at_exit;
+	enum stats_mode stats;  /* a report at exit, and what else */
+	bool warm_pool_stats;   /* the report tells of the warm pool, too */
+	uint32_t stats_signal;  /* writes a report; 0: none */
 	bool verbose;
+	char stats_file[SETTING_TEXT]; /* pattern of the path, or "stderr" */
 };
 
 extern struct settings hak_settings;

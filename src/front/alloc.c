@@ -49,8 +49,27 @@ static void *alloc_large(size_t size, size_t align, bool zero) {
 	return l->span.base;
 }
 
+/* Requests that come here are a sample of all, or all, if operations are counted. */
+static void count_request(struct heap *h, unsigned sc, size_t size) {
+	struct heap_class *hc = &h->classes[sc];
+	if (HAK_UNLIKELY(h->ops != NULL)) {
+		h->ops->allocs[sc]++;
+		h->ops->requested += size;
+	}
+	if (sc == 0)
+		return;
+	if (HAK_UNLIKELY(hc->waste > UINT32_MAX - SC_MAX_SIZE)) {
+		hc->samples /= 2;
+		hc->waste /= 2;
+	}
+	hc->samples++;
+	hc->waste += hak_size_classes[sc].size - (uint32_t)size;
+}
+
 static void *try_alloc(struct heap *h, size_t size, size_t align, bool zero) {
 	unsigned sc = class_for(size, align);
+	if (HAK_STATS)
+		count_request(h, sc, size);
 	return sc != 0 ? alloc_small(h, sc, align, zero) : alloc_large(size, align, zero);
 }
 
@@ -108,6 +127,11 @@ static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
 	remote_post(s, &one);
 }
 
+static void count_free(struct heap *h, unsigned sc) {
+	if (HAK_STATS && HAK_UNLIKELY(h != NULL && h->ops != NULL))
+		h->ops->frees[sc]++;
+}
+
 static void free_large(struct large *l) {
 	uintptr_t addr = (uintptr_t)l->span.base;
 	size_t usable = l->usable;
@@ -117,17 +141,19 @@ static void free_large(struct large *l) {
 		misuse_freed(OP_FREE, addr, usable);
 }
 
-static void free_nursery(uintptr_t addr) {
+/* Its class. */
+static unsigned free_nursery(uintptr_t addr) {
 	size_t size;
 	misuse_check_nursery(OP_FREE, addr, &size);
 	if (!nursery_free(addr))
 		misuse_freed(OP_FREE, addr, size);
+	return sc_of(size);
 }
 
 /* A granule without slab: a large block, or nothing that can be freed. False: not ours. */
-static bool free_other(struct pagemap_entry e, uintptr_t addr) {
+static bool free_other(struct heap *h, struct pagemap_entry e, uintptr_t addr) {
 	if (e.tag == TAG_NURSERY) {
-		free_nursery(addr);
+		count_free(h, free_nursery(addr));
 		return true;
 	}
 	struct large *l = e.tag == TAG_LARGE ? large_of(addr) : NULL;
@@ -135,6 +161,7 @@ static bool free_other(struct pagemap_entry e, uintptr_t addr) {
 		misuse_check_granule(OP_FREE, e, addr);
 		return false;
 	}
+	count_free(h, 0);
 	free_large(l);
 	return true;
 }
@@ -145,8 +172,9 @@ bool free_block(struct heap *h, void *ptr) {
 	if (HAK_UNLIKELY(e.tag == TAG_NONE))
 		return false;
 	if (HAK_UNLIKELY(!tag_is_slab(e.tag)))
-		return free_other(e, addr);
+		return free_other(h, e, addr);
 	misuse_check_block(OP_FREE, e.desc, addr);
+	count_free(h, slab_class_at(e.desc, addr));
 	if (h != NULL && (e.tag & ~TAG_CODE_MASK) == h->tag)
 		free_local(h, e.desc, addr);
 	else

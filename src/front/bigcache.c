@@ -56,6 +56,10 @@ size_t bigcache_bytes(void) {
 	return __atomic_load_n(&cache.granules, __ATOMIC_RELAXED) * GRANULE;
 }
 
+const void *bigcache_granules_at(void) {
+	return &cache.granules;
+}
+
 /* Monotonic in `granules`; exact up to EXACT. */
 static unsigned bin_of(size_t granules) {
 	if (granules <= EXACT)
@@ -375,4 +379,40 @@ void bigcache_tick(void) {
 	look_at_clock();
 	lock_release(&cache.lock);
 	evict(SIZE_MAX);
+}
+
+/* ---- checking ---- */
+
+static const char *check_one(const struct large *l) {
+	unsigned b = bin_of(l->span.granules);
+	if (!l->kept || atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE)
+		return "BigCache keeps a span that is not free";
+	if (!list_is_linked(&l->bin_link) || *l->bin_link.pprev != &l->bin_link ||
+	    (cache.nonempty[b / 64] >> b % 64 & 1) == 0)
+		return "BigCache has a span in no bin";
+	if (kept_at(end_of(l) - GRANULE) != l)
+		return "BigCache and the page map disagree about a span";
+	return NULL;
+}
+
+static size_t count_binned(void) {
+	size_t n = 0;
+	for (unsigned b = 0; b < BINS; b++)
+		for (const struct list_node *at = cache.bin[b].first; at != NULL; at = at->next)
+			n++;
+	return n;
+}
+
+const char *bigcache_check(void) {
+	const char *wrong = NULL;
+	size_t granules = 0, count = 0;
+	lock_acquire(&cache.lock);
+	for (struct queue_node *n = cache.age.first; n != NULL && wrong == NULL; n = n->next, count++) {
+		granules += of_age_node(n)->span.granules;
+		wrong = check_one(of_age_node(n));
+	}
+	if (wrong == NULL && (granules != cache.granules || count != cache.age.count || count != count_binned()))
+		wrong = "the sums over BigCache are wrong";
+	lock_release(&cache.lock);
+	return wrong;
 }

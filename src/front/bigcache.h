@@ -33,13 +33,17 @@ bool bigcache_release(size_t keep);
 /* Releases what is older than the purge delay. */
 void bigcache_tick(void);
 
-/* Bytes kept. */
+/* Bytes kept; where their number of granules is. */
 size_t bigcache_bytes(void);
+const void *bigcache_granules_at(void);
 
 struct bigcache_stats {
 	uint64_t hits, misses, evictions;
 };
 extern struct bigcache_stats hak_bigcache_stats;
+
+/* NULL, or what is wrong with the cache's books. Nothing else may run. */
+const char *bigcache_check(void);
 
 /* After fork with the lock held by a thread that is gone: forgets what was kept. */
 void bigcache_reset(void);

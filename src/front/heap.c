@@ -31,6 +31,10 @@ struct lock *heap_registry_lock(void) {
 	return &registry.lock;
 }
 
+const void *heap_registry_first(void) {
+	return &registry.first;
+}
+
 struct heap *heap_registry(void) {
 	/* Acquire: the heap's constant fields. */
 	return atomic_load_explicit(&registry.first, memory_order_acquire);
@@ -61,9 +65,9 @@ static struct heap **idle_list(bool locked) {
 }
 
 static void put_idle(struct heap *h) {
-	h->bins = NULL;
 	heap_leave(h); /* before another thread can take it up */
 	lock_acquire(&registry.lock);
+	__atomic_store_n(&h->bins, NULL, __ATOMIC_RELAXED); /* under the lock: others look, see heap_registry_first */
 	h->next_idle = *idle_list(h->locked);
 	*idle_list(h->locked) = h;
 	lock_release(&registry.lock);
@@ -89,9 +93,19 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		bins[sc] = (struct bin){ .head = bin_end(h), .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
-	h->bins = bins;
+	__atomic_store_n(&h->bins, bins, __ATOMIC_RELAXED);
 	inbox_open(&h->inbox);
 	return h;
+}
+
+void heap_count_ops(struct heap *h, struct bin *visible) {
+	if (h->ops == NULL)
+		h->ops = meta_alloc(sizeof *h->ops);
+	if (h->ops == NULL)
+		return;
+	memcpy(h->ops->bins, visible, sizeof h->ops->bins);
+	memset(visible, 0, sizeof h->ops->bins);
+	__atomic_store_n(&h->bins, h->ops->bins, __ATOMIC_RELAXED);
 }
 
 /* ---- refill ---- */
@@ -132,10 +146,13 @@ static struct slab *fresh_slab(struct heap *h, unsigned sc) {
 /* A slab of the heap's own that has blocks; the stages in order of cost. */
 static struct slab *own_slab(struct heap *h, struct heap_class *hc) {
 	struct slab *s = take_ready(hc);
+	struct warm_counters *warm = &h->warm[band_of((unsigned)(hc - h->classes))];
 	if (s != NULL) {
 		COUNT(h->count.refill_ready);
+		COUNT(warm->hits);
 		return s;
 	}
+	COUNT(warm->misses);
 	heap_drain_inbox(h);
 	s = take_ready(hc);
 	if (s != NULL)
@@ -186,6 +203,7 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	b->head = link_run(s, first + s->block_size, n - 1);
 	b->room = (int32_t)capacity - (int32_t)(n - 1);
 	COUNT(h->count.refill_carve);
+	COUNT(h->warm[band_of(s->sc)].prefills);
 	*zerop = s->fresh_is_zero;
 	if (!s->fresh_is_zero)
 		block_set_link(first, 0); /* what was here before must not look like a link */
@@ -280,6 +298,7 @@ static bool recycle_instead(struct heap *h, struct heap_class *hc) {
 	}
 	if (s == NULL)
 		return false;
+	COUNT(h->warm[band_of(s->sc)].hits);
 	list_push(&hc->ready, &hc->current->ready);
 	hc->current = s;
 	return true;
@@ -290,14 +309,17 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct bin *b = &h->bins[sc];
 	*zerop = false;
 	tick(h);
-	if (hc->spare_count != 0)
+	COUNT(h->count.bin_miss);
+	if (hc->spare_count != 0) {
+		COUNT(h->count.refill_spare);
 		return take_spare(hc, b);
+	}
 	adapt_capacity(h, sc);
 	for (;;) {
 		struct slab *s = hc->current;
 		if (s != NULL) {
-			if (s->free_count == 0)
-				remote_collect(s, false);
+			if (s->free_count == 0 && remote_collect(s, false))
+				COUNT_MORE(h->count.drained, s->free_count);
 			if (s->free_count != 0)
 				return take_own_list(h, b, s);
 			if (slab_has_uncarved(s)) {

@@ -19,6 +19,7 @@
 #ifndef HAK_FRONT_HEAP_H
 #define HAK_FRONT_HEAP_H
 
+#include "base/bits.h"
 #include "base/list.h"
 #include "build_options.h"
 #include "front/outbox.h"
@@ -33,16 +34,42 @@ struct heap_class {
 	uint16_t spare_count; /* blocks there; 0: `spare` means nothing */
 	uint16_t capacity;    /* blocks the bin may hold */
 	bool overran;         /* since the last refill blocks went home because the bin was full */
+	uint32_t samples;     /* requests that found the bin empty, and how many bytes they left unused in all; */
+	uint32_t waste;       /* both are halved before they overflow */
 };
 
 /* Slow-path events, counted by the heap's thread; read by others without order, as counters. */
-#define COUNT(counter) ((void)(HAK_STATS && ++(counter))) /* nothing without the option `stats` */
+#define COUNT(counter) COUNT_MORE(counter, 1) /* nothing without the option `stats` */
+#define COUNT_MORE(counter, n) ((void)(HAK_STATS && ((counter) += (n))))
 
 struct heap_counters {
 	uint64_t refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt, refill_fresh;
-	uint64_t refill_hole;
+	uint64_t refill_hole, refill_spare;
+	uint64_t bin_miss;                  /* refills in all */
 	uint64_t bin_overflow, remote_free; /* full bins; blocks freed that are others' */
+	uint64_t home, drained;             /* blocks that went home, that others freed and were taken up */
+	uint64_t foreign_free;              /* handed on to libc */
 	uint64_t slab_deleted; /* counted always: release_memory goes by it */
+};
+
+/* Per band of sizes: the ready list had a slab for a refill, had none; blocks were carved into the bin. */
+enum { BANDS = 9 };
+struct warm_counters {
+	uint32_t hits, misses, prefills;
+};
+
+/* C1 up to 16 bytes, ... C7 up to 1024; 8: above. */
+HAK_INLINE unsigned band_of(unsigned sc) {
+	size_t size = hak_size_classes[sc].size;
+	return size > SC_TINY_MAX ? BANDS - 1 : ilog2(size - 1) - 2;
+}
+
+/* Setting `stats = ops`: the heap's bins are here, where neither malloc nor free finds them, so that each
+   operation goes out of line and is counted. [0]: large blocks. */
+struct ops {
+	struct bin bins[SC_COUNT];
+	uint64_t allocs[SC_COUNT], frees[SC_COUNT];
+	uint64_t requested; /* bytes */
 };
 
 enum { HOLE_LENGTHS = 13 };
@@ -60,6 +87,8 @@ struct heap {
 	struct heap *next;       /* registry of all heaps; constant */
 	struct heap *next_idle;  /* under the registry lock */
 	struct heap_counters count;
+	struct warm_counters warm[BANDS];
+	struct ops *ops;         /* NULL: operations are not counted */
 	struct outbox outbox;
 	size_t slabs;            /* in the lists */
 	uint8_t sparse_class;    /* where the search for a sparse slab goes on */
@@ -108,6 +137,13 @@ void heap_destroy_slabs(struct heap *h);
 
 /* All heaps ever made, newest first; linked by `next`. */
 struct heap *heap_registry(void);
+
+/* Where that is kept: `bins` of a heap in it stays mapped while one holds the registry lock. */
+const void *heap_registry_first(void);
+
+/* The thread's heap, just acquired with `visible` bins: from here on it counts each operation, if there is
+   memory for that. */
+void heap_count_ops(struct heap *h, struct bin *visible);
 
 /* In a fork child: the heaps other than `mine` lost their threads; takes their slabs away from them.
    Afterwards every slab has an owner or is in the pool. */

@@ -70,6 +70,7 @@ void heap_collect_mosaic(struct heap *h, struct slab *s) {
 	for (uintptr_t at = link_decode(remote_take(s)), next; !link_is_end(at); at = next) {
 		next = link_decode(block_link(at));
 		mosaic_put(s, at);
+		COUNT(h->count.drained);
 	}
 	mosaic_gained_holes(h, s);
 }
@@ -107,6 +108,7 @@ static uintptr_t push_run(struct heap *h, struct slab *s, uintptr_t block) {
 		n++;
 	} while (!link_is_end(block) && slab_spans(s, block));
 	slab_push(s, first, last, n);
+	COUNT_MORE(h->count.home, n);
 	slab_gained_blocks(h, s);
 	return block;
 }
@@ -114,6 +116,7 @@ static uintptr_t push_run(struct heap *h, struct slab *s, uintptr_t block) {
 static uintptr_t put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block) {
 	uintptr_t next = link_decode(block_link(block));
 	mosaic_put(s, block);
+	COUNT(h->count.home);
 	mosaic_gained_holes(h, s);
 	return next;
 }
@@ -142,10 +145,10 @@ void heap_drain_inbox(struct heap *h) {
 			heap_collect_mosaic(h, s);
 			continue;
 		}
-		if (s->free_count == 0)
-			remote_collect(s, true);
-		else
+		if (s->free_count != 0)
 			remote_unqueue(s);
+		else if (remote_collect(s, true))
+			COUNT_MORE(h->count.drained, s->free_count);
 		slab_gained_blocks(h, s);
 	}
 }

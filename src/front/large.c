@@ -11,11 +11,17 @@
 #include "space/meta.h"
 #include "space/pagemap.h"
 
-/* `unused` is under `lock`: descriptors without a block. */
+/* Under `lock`: descriptors without a block, all chunks ever made. */
 static struct {
 	struct lock lock;
 	struct list unused;
+	struct large_chunk *chunks;
+	unsigned made; /* descriptors of the first chunk that were handed out at least once */
 } larges;
+
+struct large_chunk *const *large_chunks(void) {
+	return &larges.chunks;
+}
 
 struct lock *large_lock(void) {
 	return &larges.lock;
@@ -23,15 +29,32 @@ struct lock *large_lock(void) {
 
 void large_reset(void) {
 	larges.unused.first = NULL;
+	larges.made = LARGE_CHUNK;
+}
+
+static struct large *take_descriptor_locked(void) {
+	struct list_node *n = larges.unused.first;
+	if (n != NULL) {
+		list_remove(n);
+		return LIST_ENTRY(n, struct large, bin_link);
+	}
+	if (larges.chunks == NULL || larges.made == LARGE_CHUNK) {
+		struct large_chunk *c = meta_alloc(sizeof *c);
+		if (c == NULL)
+			return NULL;
+		c->next = larges.chunks;
+		/* Release: who walks the chunks without the lock sees the link. */
+		__atomic_store_n(&larges.chunks, c, __ATOMIC_RELEASE);
+		larges.made = 0;
+	}
+	return &larges.chunks->large[larges.made++];
 }
 
 struct large *large_new_descriptor(void) {
 	lock_acquire(&larges.lock);
-	struct list_node *n = larges.unused.first;
-	if (n != NULL)
-		list_remove(n);
+	struct large *l = take_descriptor_locked();
 	lock_release(&larges.lock);
-	return n != NULL ? LIST_ENTRY(n, struct large, bin_link) : meta_alloc(sizeof(struct large));
+	return l;
 }
 
 void large_put_descriptor(struct large *l) {

@@ -58,6 +58,16 @@ bool large_resize(struct large *l, size_t size);
 /* Moves the block, by moving its pages, to where `size` bytes fit. False: not possible that way. */
 bool large_move(struct large *l, size_t size);
 
+/* Descriptors are made LARGE_CHUNK at a time and stay; that of a live block says so in `state`. */
+enum { LARGE_CHUNK = 21 };
+struct large_chunk {
+	struct large_chunk *next; /* constant */
+	struct large large[LARGE_CHUNK];
+};
+
+/* The newest chunk; the others follow by `next`. */
+struct large_chunk *const *large_chunks(void);
+
 /* A descriptor without a block, and back. Thread-safe. */
 struct large *large_new_descriptor(void);
 void large_put_descriptor(struct large *l);

@@ -1,28 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/nursery.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "space/pagemap.h"
 #include "space/superslab.h"
 
-enum {
-	NURSERY_BYTES = 32 * 1024,
-	MAX_SIZE = 4096,
-	UNIT = 16,
-	UNIT_FREED = 0x80,
-};
-static_assert((int)SC_COUNT <= (int)UNIT_FREED, "class and flag share a byte");
+enum { MAX_SIZE = 4096 };
 
-static struct {
-	uintptr_t base; /* 0: not made yet */
-	uint32_t used;  /* bytes; the first heap's thread writes */
-	_Atomic uint8_t unit[NURSERY_BYTES / UNIT];
-} nursery;
+struct nursery hak_nursery;
 
 size_t nursery_used(void) {
-	return __atomic_load_n(&nursery.used, __ATOMIC_RELAXED);
+	return __atomic_load_n(&hak_nursery.used, __ATOMIC_RELAXED);
 }
 
 static bool make(void) {
@@ -31,45 +20,45 @@ static bool make(void) {
 		return false;
 	if (!span.zero)
 		memset(span.base, 0, NURSERY_BYTES);
-	nursery.base = (uintptr_t)span.base;
-	pagemap_set(nursery.base, 1, TAG_NURSERY, NULL);
+	hak_nursery.base = (uintptr_t)span.base;
+	pagemap_set(hak_nursery.base, 1, TAG_NURSERY, NULL);
 	return true;
 }
 
 void *nursery_alloc(unsigned sc) {
 	size_t size = hak_size_classes[sc].size;
-	if (size > MAX_SIZE || nursery.used + size > NURSERY_BYTES)
+	if (size > MAX_SIZE || hak_nursery.used + size > NURSERY_BYTES)
 		return NULL;
-	if (nursery.base == 0 && !make())
+	if (hak_nursery.base == 0 && !make())
 		return NULL;
-	uint32_t at = nursery.used;
-	__atomic_store_n(&nursery.used, at + (uint32_t)size, __ATOMIC_RELAXED);
+	uint32_t at = hak_nursery.used;
+	__atomic_store_n(&hak_nursery.used, at + (uint32_t)size, __ATOMIC_RELAXED);
 	/* Relaxed: who frees the block got it from our caller, after this. */
-	atomic_store_explicit(&nursery.unit[at / UNIT], (uint8_t)sc, memory_order_relaxed);
-	return (void *)(nursery.base + at);
+	atomic_store_explicit(&hak_nursery.unit[at / NURSERY_UNIT], (uint8_t)sc, memory_order_relaxed);
+	return (void *)(hak_nursery.base + at);
 }
 
 static uint8_t unit_at(uint32_t i) {
-	return atomic_load_explicit(&nursery.unit[i], memory_order_relaxed);
+	return atomic_load_explicit(&hak_nursery.unit[i], memory_order_relaxed);
 }
 
 enum nursery_state nursery_find(uintptr_t addr, uintptr_t *blockp, unsigned *scp) {
-	uintptr_t off = addr - nursery.base;
+	uintptr_t off = addr - hak_nursery.base;
 	if (off >= nursery_used())
 		return NURSERY_UNUSED;
-	uint32_t i = (uint32_t)(off / UNIT);
+	uint32_t i = (uint32_t)(off / NURSERY_UNIT);
 	while (unit_at(i) == 0)
 		i--; /* blocks lie side by side, and the first begins at 0 */
-	*blockp = nursery.base + i * UNIT;
-	*scp = unit_at(i) & ~UNIT_FREED;
+	*blockp = hak_nursery.base + i * NURSERY_UNIT;
+	*scp = unit_at(i) & ~NURSERY_FREED_FLAG;
 	if (*blockp != addr)
 		return NURSERY_INSIDE;
-	return (unit_at(i) & UNIT_FREED) != 0 ? NURSERY_FREED : NURSERY_LIVE;
+	return (unit_at(i) & NURSERY_FREED_FLAG) != 0 ? NURSERY_FREED : NURSERY_LIVE;
 }
 
 bool nursery_free(uintptr_t block) {
-	_Atomic uint8_t *unit = &nursery.unit[(block - nursery.base) / UNIT];
+	_Atomic uint8_t *unit = &hak_nursery.unit[(block - hak_nursery.base) / NURSERY_UNIT];
 	/* Relaxed: the block is never handed out again, so nobody needs to see what its last holder
 	   wrote. Of two frees the exchange lets one win. */
-	return (atomic_fetch_or_explicit(unit, UNIT_FREED, memory_order_relaxed) & UNIT_FREED) == 0;
+	return (atomic_fetch_or_explicit(unit, NURSERY_FREED_FLAG, memory_order_relaxed) & NURSERY_FREED_FLAG) == 0;
 }

@@ -9,14 +9,30 @@
  *
  *   span      one granule, tag TAG_NURSERY: every free of such a block takes the slow path
  *   unit[]    a byte per 16 bytes: 0 inside a block or unused, else the class of the block that
- *             begins there, with UNIT_FREED once it was freed
+ *             begins there, with NURSERY_FREED_FLAG once it was freed
  *
  * The first heap's thread alone allocates; any thread frees, by one atomic exchange of the byte.
  */
 #ifndef HAK_FRONT_NURSERY_H
 #define HAK_FRONT_NURSERY_H
 
+#include <stdatomic.h>
+
 #include "slab/size_class.h"
+
+enum {
+	NURSERY_BYTES = 32 * 1024,
+	NURSERY_UNIT = 16,
+	NURSERY_FREED_FLAG = 0x80,
+};
+static_assert((int)SC_COUNT <= (int)NURSERY_FREED_FLAG, "class and flag share a byte");
+
+struct nursery {
+	uintptr_t base; /* 0: not made yet */
+	uint32_t used;  /* bytes; the first heap's thread writes */
+	_Atomic uint8_t unit[NURSERY_BYTES / NURSERY_UNIT];
+};
+extern HAK_HIDDEN struct nursery hak_nursery;
 
 /* A block of class `sc`, all zero, or NULL: used up. The first heap's thread. */
 void *nursery_alloc(unsigned sc);

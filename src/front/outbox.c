@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/outbox.h"
 
+#include "build_options.h"
+
 static void post(struct outbox *o, struct outbox_slot *slot) {
 	struct slab *s = slot->slab;
 	struct batch b = slot->batch;
 	slot->slab = NULL;
 	o->used--;
+	o->posts += HAK_STATS;
 	remote_post(s, &b);
 }
 

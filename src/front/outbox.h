@@ -23,6 +23,7 @@ struct outbox {
 		struct batch batch;
 	} slot[OUTBOX_SLOTS];
 	unsigned used; /* slots in use */
+	uint64_t posts; /* batches posted; not counted without the option `stats` */
 };
 
 void outbox_add(struct outbox *o, struct slab *s, uintptr_t block);

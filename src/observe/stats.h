@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Statistics: totals over all heaps, and the reports that malloc.h promises. */
+/* Statistics of this process: read as an outside process would read them (observe/reading.h), and the
+   reports made of them. */
 #ifndef HAK_OBSERVE_STATS_H
 #define HAK_OBSERVE_STATS_H
 
@@ -7,27 +8,25 @@
 #include <stdio.h>
 
 #include "base/compiler.h"
+#include "observe/write.h"
 
-/* Bytes unless the name says otherwise. Taken while other threads run: each number is right, their
-   sum may be off by what is in flight. */
-struct stats {
-	size_t mapped;      /* SuperSlabs and mappings of large blocks */
-	size_t live;        /* blocks with the program or in thread caches */
-	size_t live_blocks;
-	size_t free_bytes;  /* free blocks and free granules in slabs and SuperSlabs */
-	size_t dirty;       /* of free granules, maybe resident */
-	size_t big;         /* large blocks with a mapping of their own */
-	size_t bigcache;    /* kept by BigCache */
-	size_t metadata;
-	size_t slabs;
-};
+/* The address of our descriptor, for what follows. Once, before the first block. */
+void stats_init(const void *descriptor);
 
-void stats_collect(struct stats *s);
+/* Taken while other threads run: each number is right, their sum may be off by what is in flight.
+   `wait`: for the lock that keeps the caches of other threads from going away; otherwise they are left
+   out when it is held, as in a signal handler. */
+void stats_collect(struct hak_stats *st, bool wait);
 
 struct mallinfo2 stats_mallinfo2(void);
 
 /* A report for people on standard error. */
 void stats_print(void);
+
+/* What the settings stats, stats_file, stats_signal and warm_pool_stats ask for. At the start, once they are
+   known; the report of one process, at its end. */
+void stats_begin(void);
+void stats_end(void);
 
 /* malloc_info's XML. 0, or -1 if the stream fails. */
 int stats_print_xml(FILE *stream);

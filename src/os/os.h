@@ -36,8 +36,16 @@ void *os_map_aligned(size_t size, size_t align);
    that much meanwhile. */
 void *os_map_target(size_t size, size_t align, size_t old_size);
 
-/* Bytes mapped by the functions above and not unmapped since. */
+/* Bytes mapped by the functions above and not unmapped since; where that is kept. */
 size_t os_mapped(void);
+const void *os_mapped_at(void);
+
+/* Read without order. System calls are not counted without the option `stats`. */
+struct os_counters {
+	uint64_t mmap, munmap, mremap, madvise;
+	uint64_t mapped_most; /* the most os_mapped ever was */
+};
+extern struct os_counters os_counters;
 
 /* Gives address space back. False if the system refuses (a mapping split would exceed its limit);
    the memory then stays mapped. */
@@ -104,6 +112,18 @@ void os_file_close(int fd);
 
 /* Reads at most `size` bytes from `offset` on. Number of bytes; 0: there are no more. */
 size_t os_file_read(int fd, char *buf, size_t size, size_t offset);
+
+/* Opens a file for adding to its end, made if there is none; no link is followed. Negative: it could not be. */
+int os_file_append(const char *path);
+
+/* Another descriptor for the file that is open as `fd`, high enough to be in nobody's way. Negative: none. */
+int os_file_keep(int fd);
+
+/* Which file is open as `fd`: 0 if none is. */
+uint64_t os_file_identity(int fd);
+
+/* Writes all of it, as far as the file takes it. */
+void os_file_write(int fd, const char *text, size_t size);
 
 /* Path of the running program, without NUL. Its length; 0: not known, or no shorter than `size`. */
 size_t os_executable(char *buf, size_t size);

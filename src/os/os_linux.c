@@ -22,8 +22,14 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
+#include "build_options.h"
 
 struct os_facts os_facts;
+struct os_counters os_counters;
+
+/* Relaxed: a counter. */
+#define COUNT_CALL(name) \
+	((void)(HAK_STATS && __atomic_fetch_add(&os_counters.name, 1, __ATOMIC_RELAXED)))
 
 /* Result as the kernel gives it: -4095..-1 is an error number. */
 #if defined(__x86_64__)
@@ -90,8 +96,12 @@ static void uncharge(size_t size) {
 /* Counts `size` bytes more, unless that makes too many even when `soon_gone` of them are not looked at. */
 static bool charge(size_t size, size_t soon_gone) {
 	size_t now = atomic_fetch_add_explicit(&mapped, size, memory_order_relaxed) + size;
-	if (hak_settings.limit == 0 || now <= hak_settings.limit || now - hak_settings.limit <= soon_gone)
+	if (hak_settings.limit == 0 || now <= hak_settings.limit || now - hak_settings.limit <= soon_gone) {
+		/* Racing threads may miss a peak by what they map at once. */
+		if (now > __atomic_load_n(&os_counters.mapped_most, __ATOMIC_RELAXED))
+			__atomic_store_n(&os_counters.mapped_most, now, __ATOMIC_RELAXED);
 		return true;
+	}
 	uncharge(size);
 	return false;
 }
@@ -100,13 +110,19 @@ size_t os_mapped(void) {
 	return atomic_load_explicit(&mapped, memory_order_relaxed);
 }
 
+const void *os_mapped_at(void) {
+	return &mapped;
+}
+
 static void *map(void *hint, size_t size) {
+	COUNT_CALL(mmap);
 	long ret = raw6(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
 	                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return failed(ret) ? NULL : (void *)ret;
 }
 
 static bool unmap(void *addr, size_t size) {
+	COUNT_CALL(munmap);
 	return !failed(raw6(SYS_munmap, (long)addr, (long)size, 0, 0, 0, 0));
 }
 
@@ -175,10 +191,12 @@ bool os_unmap(void *addr, size_t size) {
 }
 
 bool os_purge(void *addr, size_t size) {
+	COUNT_CALL(madvise);
 	return !failed(raw6(SYS_madvise, (long)addr, (long)size, MADV_DONTNEED, 0, 0, 0));
 }
 
 void os_advise_huge(void *addr, size_t size) {
+	COUNT_CALL(madvise);
 	raw6(SYS_madvise, (long)addr, (long)size, MADV_HUGEPAGE, 0, 0, 0);
 }
 
@@ -186,12 +204,14 @@ bool os_resize(void *addr, size_t old_size, size_t new_size) {
 	size_t more = new_size > old_size ? new_size - old_size : 0;
 	if (!charge(more, 0))
 		return false;
+	COUNT_CALL(mremap);
 	bool done = !failed(raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size, 0, 0, 0));
 	uncharge(!done ? more : new_size < old_size ? old_size - new_size : 0);
 	return done;
 }
 
 enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
+	COUNT_CALL(mremap);
 	long ret = raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size,
 	                MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0);
 	if (!failed(ret)) {
@@ -251,6 +271,36 @@ void os_file_close(int fd) {
 size_t os_file_read(int fd, char *buf, size_t size, size_t offset) {
 	long n = raw6(SYS_pread64, fd, (long)buf, (long)size, (long)offset, 0, 0);
 	return failed(n) ? 0 : (size_t)n;
+}
+
+int os_file_append(const char *path) {
+	return (int)raw6(SYS_openat, AT_FDCWD, (long)path,
+	                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644, 0, 0);
+}
+
+int os_file_keep(int fd) {
+	enum { FROM = 200 };
+	return (int)raw6(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FROM, 0, 0, 0);
+}
+
+uint64_t os_file_identity(int fd) {
+	struct stat st;
+	int saved = errno;
+	bool known = fstat(fd, &st) == 0;
+	errno = saved;
+	return known ? ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | 1 : 0;
+}
+
+void os_file_write(int fd, const char *text, size_t size) {
+	while (size > 0) {
+		long n = raw6(SYS_write, fd, (long)text, (long)size, 0, 0, 0);
+		if (n == -EINTR)
+			continue;
+		if (n <= 0)
+			return; /* nobody is listening; nothing better can be done */
+		text += n;
+		size -= (size_t)n;
+	}
 }
 
 size_t os_executable(char *buf, size_t size) {

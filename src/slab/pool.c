@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 #include "slab/pool.h"
 
-#include "os/lock.h"
+#include "build_options.h"
 
-struct pool {
-	struct lock lock;
-	unsigned count;   /* slabs in `slabs`; read without the lock as a hint */
-	struct list slabs;
-} HAK_CACHE_ALIGNED;
+struct pool hak_pools[SC_COUNT];
 
-static struct pool pools[SC_COUNT];
+/* Takes the lock. */
+static void enter(struct pool *p) {
+	bool waited = !lock_try(&p->lock);
+	if (waited)
+		lock_acquire_slow(&p->lock);
+	if (HAK_STATS) {
+		p->counters.locks++;
+		p->counters.waits += waited;
+	}
+}
 
 static unsigned index_of(const struct slab *s) {
 	return slab_mosaic(s) != NULL ? 0 : s->sc;
 }
 
 struct lock *pool_lock(unsigned sc) {
-	return &pools[sc].lock;
+	return &hak_pools[sc].lock;
 }
 
 /* Clears PUBLISHED. False: the last block has just come home and its poster is about to reap. */
@@ -40,14 +45,14 @@ static void unpublish_if_class(struct slab *s, void *arg) {
 }
 
 void pool_reset(unsigned sc) {
-	pools[sc].slabs.first = NULL;
-	pools[sc].count = 0;
+	hak_pools[sc].slabs.first = NULL;
+	hak_pools[sc].count = 0;
 	slab_for_each(unpublish_if_class, &sc);
 }
 
 unsigned pool_count(unsigned sc) {
 	/* Relaxed: a slab published this moment is found the next time. */
-	return __atomic_load_n(&pools[sc].count, __ATOMIC_RELAXED);
+	return __atomic_load_n(&hak_pools[sc].count, __ATOMIC_RELAXED);
 }
 
 static void set_count(struct pool *p, unsigned n) {
@@ -92,11 +97,12 @@ void pool_repair(struct slab *s) {
 }
 
 void pool_publish(struct slab *s) {
-	struct pool *p = &pools[index_of(s)];
-	lock_acquire(&p->lock);
+	struct pool *p = &hak_pools[index_of(s)];
+	enter(p);
 	enum fate fate = try_publish(s);
 	if (fate == PUBLISHED) {
 		list_push(&p->slabs, &s->pool_link);
+		p->counters.published += HAK_STATS;
 		set_count(p, p->count + 1);
 	}
 	lock_release(&p->lock);
@@ -105,8 +111,8 @@ void pool_publish(struct slab *s) {
 }
 
 void pool_reap(struct slab *s) {
-	struct pool *p = &pools[index_of(s)];
-	lock_acquire(&p->lock);
+	struct pool *p = &hak_pools[index_of(s)];
+	enter(p);
 	unlink_locked(p, s);
 	lock_release(&p->lock);
 	slab_delete(s);
@@ -117,6 +123,7 @@ static struct slab *take_locked(struct pool *p) {
 		struct slab *s = of_pool_node(n);
 		if (unpublish(s)) {
 			unlink_locked(p, s);
+			p->counters.adopted += HAK_STATS;
 			return s;
 		}
 	}
@@ -124,10 +131,10 @@ static struct slab *take_locked(struct pool *p) {
 }
 
 struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag) {
-	struct pool *p = &pools[sc];
+	struct pool *p = &hak_pools[sc];
 	if (pool_count(sc) == 0)
 		return NULL;
-	lock_acquire(&p->lock);
+	enter(p);
 	struct slab *s = take_locked(p);
 	lock_release(&p->lock);
 	if (s == NULL)

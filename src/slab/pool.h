@@ -10,6 +10,7 @@
 #ifndef HAK_SLAB_POOL_H
 #define HAK_SLAB_POOL_H
 
+#include "os/lock.h"
 #include "slab/remote.h"
 
 /* Puts a slab without owner, whose router we are, into the pool; or deletes it, if every block is
@@ -27,6 +28,19 @@ void pool_reap(struct slab *s);
 /* In a fork child: a slab that is PUBLISHED but not in the list. Puts it back, or deletes it if its last
    block has come home. */
 void pool_repair(struct slab *s);
+
+/* Per class: the lock taken, taken only after waiting, slabs that came and went. Under the lock; nothing is
+   counted without the option `stats`. */
+struct pool_counters {
+	uint32_t locks, waits, published, adopted;
+};
+struct pool {
+	struct lock lock;
+	unsigned count;   /* slabs in `slabs`; read without the lock as a hint */
+	struct list slabs;
+	struct pool_counters counters;
+} HAK_CACHE_ALIGNED;
+extern HAK_HIDDEN struct pool hak_pools[SC_COUNT];
 
 /* Number of slabs of class `sc` in the pool; approximate. */
 unsigned pool_count(unsigned sc);

@@ -10,21 +10,18 @@
 
 uintptr_t hak_key = 1;
 
-enum { CHUNK_SLABS = 31 }; /* descriptors made at a time: with the header, 4 KiB */
-
-struct chunk {
-	struct chunk *next;
-	uint64_t pad[15];
-	struct slab slab[CHUNK_SLABS];
-};
-
 /* Under `lock`: descriptors not in use, and all chunks ever made. */
 static struct {
 	struct lock lock;
 	struct list free;
-	struct chunk *chunks;
-	unsigned made; /* descriptors of the first chunk that were handed out at least once */
+	struct slab_chunk *chunks;
+	unsigned made;   /* descriptors of the first chunk that were handed out at least once */
+	uint32_t number; /* descriptors made */
 } slabs;
+
+struct slab_chunk *const *slab_chunks(void) {
+	return &slabs.chunks;
+}
 
 struct lock *slab_lock(void) {
 	return &slabs.lock;
@@ -44,14 +41,17 @@ static struct slab *take_descriptor_locked(void) {
 		return LIST_ENTRY(n, struct slab, all);
 	}
 	if (slabs.chunks == NULL || slabs.made == CHUNK_SLABS) {
-		struct chunk *c = meta_alloc(sizeof *c);
+		struct slab_chunk *c = meta_alloc(sizeof *c);
 		if (c == NULL)
 			return NULL;
 		c->next = slabs.chunks;
-		slabs.chunks = c;
+		/* Release: who walks the chunks without the lock sees the link. */
+		__atomic_store_n(&slabs.chunks, c, __ATOMIC_RELEASE);
 		slabs.made = 0;
 	}
-	return &slabs.chunks->slab[slabs.made++];
+	struct slab *s = &slabs.chunks->slab[slabs.made++];
+	s->number = slabs.number++;
+	return s;
 }
 
 static struct slab *take_descriptor(void) {
@@ -119,7 +119,7 @@ void slab_set_tag(struct slab *s, uint32_t owner_tag) {
 void slab_rebuild(void) {
 	unsigned made = slabs.made;
 	slabs.free.first = NULL;
-	for (struct chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
+	for (struct slab_chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
 		for (unsigned i = 0; i < made; i++)
 			if (!c->slab[i].in_use)
 				list_push(&slabs.free, &c->slab[i].all);
@@ -127,7 +127,7 @@ void slab_rebuild(void) {
 
 void slab_for_each(void (*visit)(struct slab *s, void *arg), void *arg) {
 	unsigned made = slabs.made;
-	for (struct chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
+	for (struct slab_chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
 		for (unsigned i = 0; i < made; i++)
 			if (c->slab[i].in_use)
 				visit(&c->slab[i], arg);

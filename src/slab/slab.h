@@ -48,6 +48,7 @@ struct slab {
 	uint8_t sc;            /* size class */
 	bool fresh_is_zero;    /* memory not carved yet reads as zero */
 	bool in_use;           /* false: the descriptor is on the free list (under the slab lock) */
+	uint32_t number;       /* of the descriptor, from 0; constant */
 	struct superslab *ss;  /* where the granule came from; NULL: mapped alone */
 	struct list_node ready; /* in the owner's ready list */
 
@@ -152,6 +153,17 @@ HAK_INLINE void slab_push(struct slab *s, uintptr_t first, uintptr_t last, unsig
 HAK_INLINE bool slab_has_uncarved(const struct slab *s) {
 	return s->carved < s->capacity;
 }
+
+/* Descriptors are made CHUNK_SLABS at a time, with the header 4 KiB, and stay. */
+enum { CHUNK_SLABS = 31 };
+struct slab_chunk {
+	struct slab_chunk *next; /* constant */
+	uint64_t pad[15];
+	struct slab slab[CHUNK_SLABS];
+};
+
+/* The newest chunk; the others follow by `next`. */
+struct slab_chunk *const *slab_chunks(void);
 
 /* Calls `visit` for every descriptor in use. Only while no other thread runs (after fork). */
 void slab_for_each(void (*visit)(struct slab *s, void *arg), void *arg);

@@ -27,6 +27,10 @@ size_t meta_used(void) {
 	return meta.used;
 }
 
+const void *meta_used_at(void) {
+	return &meta.used;
+}
+
 void meta_donate(void *start, size_t size) {
 	char *s = start;
 	lock_acquire(&meta.lock);

@@ -18,6 +18,7 @@ void meta_donate(void *start, size_t size);
 
 /* Bytes handed out. */
 size_t meta_used(void);
+const void *meta_used_at(void);
 
 struct lock *meta_lock(void);
 

@@ -91,7 +91,7 @@ bool span_extend(struct span *span, size_t granules, bool *zerop) {
 	if (ok) {
 		*zerop = (ss->zero & mask) == mask;
 		space_count_dirty(-__builtin_popcount(mask & ~ss->zero));
-		hak_space.live += n;
+		space_count_live(n);
 		ss->free &= ~mask;
 		ss->zero &= ~mask;
 		superslab_refile(ss);

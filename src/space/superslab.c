@@ -34,6 +34,10 @@ static struct {
 	struct superslab *all;         /* descriptors, linked by `next` */
 } space;
 
+struct superslab *const *superslab_all(void) {
+	return &space.all;
+}
+
 struct lock *space_lock(void) {
 	return &space.lock;
 }
@@ -120,7 +124,7 @@ struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *f
 	if (clean != 0 && ss->purged_ms != 0)
 		purge_regret(ss);
 	space_count_dirty(-__builtin_popcount(mask & ~clean));
-	hak_space.live += granules;
+	space_count_live(granules);
 	ss->free &= ~mask;
 	ss->zero &= ~mask;
 	superslab_refile(ss);
@@ -258,4 +262,49 @@ void superslab_rebuild(void) {
 		hak_space.live += SUPERSLAB_GRANULES;
 		superslab_put(ss, ss->free, ss->free & ~ss->zero);
 	}
+}
+
+/* ---- checking ---- */
+
+static bool is_filed_right(const struct list_node *n, const struct run_index *index, unsigned length) {
+	return list_is_linked(n) == (length != 0) && (length == 0 || (index->lengths >> length & 1) != 0) &&
+		(length == 0 || *n->pprev == n);
+}
+
+static const char *check_one(const struct superslab *ss) {
+	const struct kind *kind = ss->huge ? &space.huge : &space.plain;
+	if (ss->base % SUPERSLAB != 0)
+		return "a SuperSlab is not aligned";
+	if ((ss->zero & ~ss->free) != 0)
+		return "a SuperSlab has a clean granule that is not free";
+	if ((ss->free & ~ss->zero) != 0 && !ss->queued)
+		return "a SuperSlab has dirty granules and is not queued for purging";
+	if (!is_filed_right(&ss->by_run, &kind->free, longest_run32(ss->free)) ||
+	    !is_filed_right(&ss->by_dirty, &kind->dirty, longest_run32(ss->free & ~ss->zero)))
+		return "a SuperSlab is not filed by its free granules";
+	for (unsigned i = 0; i < SUPERSLAB_GRANULES; i++) {
+		uint32_t tag = pagemap_tag(ss->base + i * GRANULE);
+		bool tagged_free = tag == TAG_FREE || tag == TAG_LARGE_FREED;
+		if (tag == TAG_NONE || ((ss->free >> i & 1) != 0 && !tagged_free))
+			return "a SuperSlab and the page map disagree about a granule";
+	}
+	return NULL;
+}
+
+const char *superslab_check(void) {
+	size_t superslabs = 0, live = 0, dirty = 0;
+	const char *wrong = NULL;
+	lock_acquire(&space.lock);
+	for (const struct superslab *ss = space.all; ss != NULL && wrong == NULL; ss = ss->next) {
+		if (ss->base == 0)
+			continue;
+		superslabs++;
+		live += SUPERSLAB_GRANULES - (size_t)__builtin_popcount(ss->free);
+		dirty += (size_t)__builtin_popcount(ss->free & ~ss->zero);
+		wrong = check_one(ss);
+	}
+	if (wrong == NULL && (superslabs != hak_space.superslabs || live != hak_space.live || dirty != hak_space.dirty))
+		wrong = "the sums over SuperSlabs are wrong";
+	lock_release(&space.lock);
+	return wrong;
 }

@@ -70,13 +70,24 @@ struct space_stats {
 	size_t alone;    /* granules mapped alone, without a SuperSlab */
 	size_t large;    /* bytes of large blocks in SuperSlabs */
 	size_t big;      /* granules of large blocks with a mapping of their own */
+	size_t dirty_most, live_most; /* the most there were at a time */
 };
 extern struct space_stats hak_space;
+
+/* The newest descriptor ever made; the others follow by `next`. */
+struct superslab *const *superslab_all(void);
 
 /* `dirty` and `big` are looked at without the lock, too: purge_pending, BigCache's allowance. */
 HAK_INLINE void space_count_dirty(ptrdiff_t granules) {
 	/* Relaxed: a hint for those without the lock. */
 	__atomic_store_n(&hak_space.dirty, hak_space.dirty + (size_t)granules, __ATOMIC_RELAXED);
+	if (hak_space.dirty > hak_space.dirty_most)
+		hak_space.dirty_most = hak_space.dirty;
+}
+HAK_INLINE void space_count_live(size_t granules) {
+	hak_space.live += granules;
+	if (hak_space.live > hak_space.live_most)
+		hak_space.live_most = hak_space.live;
 }
 HAK_INLINE size_t space_big(void) {
 	return __atomic_load_n(&hak_space.big, __ATOMIC_RELAXED);
@@ -86,6 +97,9 @@ struct lock *space_lock(void);
 
 /* After fork with that lock held by a thread that is gone: files every SuperSlab again. */
 void superslab_rebuild(void);
+
+/* NULL, or what is wrong with the SuperSlabs' books. Nothing else may run. */
+const char *superslab_check(void);
 
 /* ---- for purge.c and span.c: all need the space lock ---- */
 

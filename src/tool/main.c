@@ -7,6 +7,11 @@
 #include "hakmem.h"
 
 static const struct command *const commands[] = {
+	&command_run,
+	&command_stat,
+	&command_top,
+	&command_map,
+	&command_conf,
 	&command_info,
 	&command_preload,
 };

@@ -8,10 +8,10 @@
 #include "build_options.h"
 #include "common.h"
 
-#define TEXT(x) #x
-#define SETTING_BUILD(option) TEXT(option)
+#define STRING(x) #x
+#define SETTING_BUILD(option) STRING(option)
 
-enum kind { BOOL, CHOICE, PROFILE, COUNT, SIZE, MS };
+enum kind { BOOL, CHOICE, PROFILE, TEXT, COUNT, SIZE, MS };
 
 static const struct row {
 	const char *name;
@@ -140,6 +140,8 @@ static void value_not_understood_refused(void **state)
 	for (unsigned i = 0; i < CONF_ROWS; i++)
 		for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
 			struct settings s = fresh;
+			if (rows[i].kind == TEXT)
+				continue;
 			enum conf_verdict verdict = assign(&s, rows[i].name, bad[b]);
 			assert_true(verdict == CONF_BAD_VALUE || verdict == CONF_OUT_OF_BOUNDS);
 			assert_memory_equal(&s, &fresh, sizeof s);

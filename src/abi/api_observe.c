@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* The hak_* functions that look inside. What they promise stands in hakmem.h. */
+#include <errno.h>
+#include <string.h>
+
+#include "abi/conf_check.h"
+#include "abi/lifecycle.h"
+#include "base/bits.h"
+#include "hakmem.h"
+#include "observe/check.h"
+#include "observe/stats.h"
+#include "observe/visit.h"
+
+#define API HAK_EXPORT
+
+/* Who asks before the first allocation learns that there is nothing. */
+static void begin(void) {
+	lifecycle_init();
+	lifecycle_repair_if_due();
+}
+
+API int hak_stats_get(struct hak_stats *stats, size_t size) {
+	struct hak_stats st;
+	if (size < offsetof(struct hak_stats, committed)) {
+		errno = EINVAL;
+		return -1;
+	}
+	begin();
+	stats_collect(&st, true);
+	st.size = min_size(size, sizeof st);
+	memcpy(stats, &st, st.size);
+	return 0;
+}
+
+API int hak_stats_write(const struct hak_stats *stats, enum hak_stats_format format,
+                        void (*put)(void *arg, const char *text, size_t length), void *arg) {
+	struct hak_stats st = { 0 };
+	memcpy(&st, stats, min_size(stats->size, sizeof st));
+	switch (format) {
+	case HAK_STATS_TEXT: write_text(&st, true, put, arg); return 0;
+	case HAK_STATS_JSON: write_json(&st, put, arg); return 0;
+	case HAK_STATS_OPENMETRICS: write_openmetrics(&st, put, arg); return 0;
+	}
+	errno = EINVAL;
+	return -1;
+}
+
+struct text_buffer {
+	char *at;
+	size_t room, length;
+};
+
+static void put_buffer(void *arg, const char *text, size_t length) {
+	struct text_buffer *b = arg;
+	size_t n = b->length < b->room ? min_size(length, b->room - b->length) : 0;
+	if (n != 0)
+		memcpy(b->at + b->length, text, n);
+	b->length += length;
+}
+
+API size_t hak_stats_json(char *buffer, size_t size) {
+	struct hak_stats st;
+	struct text_buffer b = { .at = buffer, .room = size != 0 ? size - 1 : 0 };
+	begin();
+	stats_collect(&st, true);
+	write_json(&st, put_buffer, &b);
+	if (size != 0)
+		buffer[min_size(b.length, b.room)] = '\0';
+	return b.length;
+}
+
+API int hak_heap_visit(int (*visit)(const struct hak_area *area, void *arg), void *arg) {
+	begin();
+	return visit_heap(visit, arg);
+}
+
+API int hak_check(void) {
+	begin();
+	return check_heap();
+}
+
+API int hak_conf_check(const char *path,
+                       void (*say)(void *arg, unsigned line, const char *text, const char *why), void *arg) {
+	begin();
+	return conf_check(path, say, arg);
+}

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT */
+#include "observe/reading.h"
+
+#include <string.h>
+
+/* A list longer than this has become a ring under our eyes. */
+enum { LIST_MOST = 1 << 24 };
+
+/* ---- memory ---- */
+
+static bool get_bytes(const struct reading *r, uint64_t from, void *to, size_t size) {
+	return from != 0 && r->copy(r->arg, from, to, size);
+}
+
+static uint64_t get_word(const struct reading *r, uint64_t from) {
+	uint64_t word = 0;
+	return get_bytes(r, from, &word, sizeof word) ? word : 0;
+}
+
+bool reading_copy(const struct reading *r, struct reading_copy *c, uint64_t address, size_t size) {
+	c->address = address;
+	return size <= sizeof c->bytes && size != 0 && get_bytes(r, address, c->bytes, size);
+}
+
+static unsigned offset_of(const struct reading *r, enum descriptor_field field) {
+	return r->field[field] >> 16;
+}
+
+uint64_t reading_field(const struct reading *r, const void *at, enum descriptor_field field) {
+	uint64_t value = 0;
+	unsigned size = r->field[field] & 0xffff;
+	memcpy(&value, (const char *)at + offset_of(r, field), size < sizeof value ? size : sizeof value);
+	return value;
+}
+#define GET(at, id) reading_field(r, at, F_##id)
+
+static const char *place(const void *at, size_t offset) {
+	return (const char *)at + offset;
+}
+
+/* ---- the descriptor ---- */
+
+/* Takes what this and that version both have; the rest stays 0. */
+static bool get_table(const struct reading *r, uint64_t *fromp, uint32_t have, uint32_t *to, uint32_t want) {
+	uint32_t n = have < want ? have : want;
+	bool ok = n == 0 || get_bytes(r, *fromp, to, n * sizeof *to);
+	*fromp += (uint64_t)have * sizeof *to;
+	return ok;
+}
+
+static bool get_layout(struct reading *r, uint64_t from) {
+	uint32_t count[DESCRIPTOR_COUNTS];
+	if (!get_bytes(r, from, count, sizeof count))
+		return false;
+	from += sizeof count;
+	return get_table(r, &from, count[0], r->field, DESCRIPTOR_FIELDS) &&
+		get_table(r, &from, count[1], r->size, DESCRIPTOR_SIZES) &&
+		get_table(r, &from, count[2], r->number, DESCRIPTOR_NUMBERS);
+}
+
+static uint64_t target(uint64_t address, size_t member, int64_t offset) {
+	return address + member + (uint64_t)offset;
+}
+#define TARGET(d, address, member) target(address, offsetof(struct descriptor, member), (d).member)
+
+static bool is_version(const char *v) {
+	for (; *v != '\0'; v++)
+		if ((*v < '0' || *v > '9') && *v != '.' && *v != '-' && (*v < 'a' || *v > 'z'))
+			return false;
+	return true;
+}
+
+enum reading_result reading_open(struct reading *r, uint64_t address) {
+	struct descriptor d;
+	memset(r->root, 0, sizeof *r - offsetof(struct reading, root));
+	if (!get_bytes(r, address, &d, sizeof d))
+		return READING_GONE;
+	bool known = get_bytes(r, TARGET(d, address, to_version), r->version, sizeof r->version - 1);
+	if (!known || !is_version(r->version))
+		r->version[0] = '\0';
+	if (d.format != DESCRIPTOR_FORMAT)
+		return READING_OTHER_VERSION;
+	size_t roots = d.roots < DESCRIPTOR_ROOTS ? d.roots : DESCRIPTOR_ROOTS;
+	if (!get_bytes(r, TARGET(d, address, to_roots), r->root, roots * sizeof *r->root) ||
+	    !get_layout(r, TARGET(d, address, to_layout)))
+		return READING_GONE;
+	return r->root[ROOT_HEAPS] != 0 ? READING_OK : READING_NOT_STARTED;
+}
+
+uint64_t reading_class_size(const struct reading *r, unsigned sc) {
+	uint32_t size = 0;
+	if (sc >= r->number[N_CLASSES])
+		return 0;
+	uint64_t at = r->root[ROOT_CLASSES] + (uint64_t)sc * r->size[S_SIZE_CLASS];
+	get_bytes(r, at + offset_of(r, F_SC_SIZE), &size, sizeof size);
+	return size;
+}
+
+/* ---- slabs ---- */
+
+struct slab_reader {
+	const struct reading *r;
+	struct hak_stats *stats;  /* to add to, or NULL */
+	reading_slab_fn *visit;   /* or NULL */
+	void *arg;
+	uint64_t *live;           /* blocks not at home per class, caches included; or NULL */
+};
+
+/* Blocks of a slab that are neither on its own list nor on its remote list. */
+static uint64_t blocks_out(const struct reading *r, const void *slab) {
+	uint64_t remote = GET(slab, SLAB_REMOTE), used = GET(slab, SLAB_USED), n = remote >> 48;
+	if ((remote & r->number[N_REMOTE_PUBLISHED]) != 0)
+		return n < used ? n : used; /* counts what is out, see slab/remote.h */
+	return n < used ? used - n : 0;
+}
+
+/* Blocks of each class in a mosaic. What waits on its remote list is taken for its first class's. Bytes. */
+static uint64_t read_mosaic(struct slab_reader *sr, uint64_t at, const void *slab, uint64_t home) {
+	const struct reading *r = sr->r;
+	uint8_t begins[4096];
+	size_t cells = r->field[F_MOSAIC_BEGINS] & 0xffff;
+	uint64_t bytes = 0, first = GET(slab, SLAB_CLASS);
+	if (cells > sizeof begins || !get_bytes(r, at + offset_of(r, F_MOSAIC_BEGINS), begins, cells))
+		return 0;
+	for (size_t i = 0; i < cells; i++) {
+		unsigned sc = begins[i] >> 1;
+		if (sc == 0 || sc >= HAK_STATS_CLASSES)
+			continue;
+		if (sc == first && home > 0) {
+			home--;
+			continue;
+		}
+		if (sr->live != NULL)
+			sr->live[sc]++;
+		bytes += sr->stats != NULL ? sr->stats->by_class[sc].size : reading_class_size(r, sc);
+	}
+	return bytes;
+}
+
+static void add_slab(struct slab_reader *sr, const void *slab, const struct reading_slab *s) {
+	struct hak_stats_class *c = &sr->stats->by_class[s->sc];
+	const struct reading *r = sr->r;
+	uint64_t used = GET(slab, SLAB_USED);
+	sr->stats->slabs++;
+	sr->stats->mosaics += s->sc == 0;
+	c->slabs++;
+	if (s->sc == 0)
+		return;
+	sr->live[s->sc] += s->live;
+	c->cached += used > s->live ? used - s->live : 0;
+	c->free += s->capacity > used ? s->capacity - used : 0;
+}
+
+static void read_slab(struct slab_reader *sr, const void *slab) {
+	const struct reading *r = sr->r;
+	struct reading_slab s = { .base = GET(slab, SLAB_BASE), .sc = (unsigned)GET(slab, SLAB_CLASS),
+	                          .capacity = GET(slab, SLAB_CAPACITY),
+	                          .is_orphan = GET(slab, SLAB_OWNER) == 0 };
+	if (GET(slab, SLAB_IN_USE) == 0 || s.sc == 0 || s.sc >= HAK_STATS_CLASSES)
+		return;
+	uint64_t mosaic = GET(slab, SLAB_MOSAIC), used = GET(slab, SLAB_USED);
+	s.live = blocks_out(r, slab);
+	if (mosaic != 0) {
+		s.live = read_mosaic(sr, mosaic, slab, used > s.live ? used - s.live : 0);
+		s.capacity = (uint64_t)1 << r->number[N_GRANULE_SHIFT];
+		s.sc = 0;
+	}
+	if (sr->stats != NULL)
+		add_slab(sr, slab, &s);
+	if (sr->visit != NULL)
+		sr->visit(sr->arg, &s);
+}
+
+/* Reads a list of chunks, each `count` structures of `size` bytes, the first at `first`. */
+static enum reading_result read_chunks(const struct reading *r, uint64_t root, size_t chunk_size,
+                                       enum descriptor_field next, size_t first, size_t size, size_t count,
+                                       void (*each)(void *arg, const void *at), void *arg) {
+	struct reading_copy c;
+	uint64_t at = get_word(r, root);
+	for (size_t n = 0; at != 0 && n < LIST_MOST; n++) {
+		if (first + count * size > chunk_size || !reading_copy(r, &c, at, chunk_size))
+			return READING_GONE;
+		for (size_t i = 0; i < count; i++)
+			each(arg, place(c.bytes, first + i * size));
+		at = reading_field(r, c.bytes, next);
+	}
+	return READING_OK;
+}
+
+static void each_slab(void *arg, const void *at) {
+	read_slab(arg, at);
+}
+
+static enum reading_result read_slabs(struct slab_reader *sr) {
+	const struct reading *r = sr->r;
+	return read_chunks(r, r->root[ROOT_SLABS], r->size[S_CHUNK], F_CHUNK_NEXT, offset_of(r, F_CHUNK_FIRST),
+	                   r->size[S_SLAB], r->number[N_CHUNK_SLABS], each_slab, sr);
+}
+
+enum reading_result reading_slabs(const struct reading *r, reading_slab_fn *visit, void *arg) {
+	struct slab_reader sr = { .r = r, .visit = visit, .arg = arg };
+	return read_slabs(&sr);
+}
+
+/* ---- large blocks, SuperSlabs ---- */
+
+struct large_reader {
+	const struct reading *r;
+	reading_large_fn *visit;
+	void *arg;
+};
+
+static void each_large(void *arg, const void *at) {
+	const struct large_reader *lr = arg;
+	const struct reading *r = lr->r;
+	struct reading_large l = {
+		.base = GET(at, LARGE_BASE), .granules = GET(at, LARGE_GRANULES), .usable = GET(at, LARGE_USABLE),
+		.is_live = GET(at, LARGE_STATE) == r->number[N_LARGE_LIVE],
+		.in_superslab = GET(at, LARGE_SUPERSLAB) != 0,
+	};
+	if (l.is_live || GET(at, LARGE_KEPT) != 0)
+		lr->visit(lr->arg, &l);
+}
+
+enum reading_result reading_larges(const struct reading *r, reading_large_fn *visit, void *arg) {
+	struct large_reader lr = { r, visit, arg };
+	return read_chunks(r, r->root[ROOT_LARGES], r->size[S_LARGE_CHUNK], F_LARGE_CHUNK_NEXT,
+	                   offset_of(r, F_LARGE_CHUNK_FIRST), r->size[S_LARGE], r->number[N_CHUNK_LARGES],
+	                   each_large, &lr);
+}
+
+enum reading_result reading_superslabs(const struct reading *r, reading_superslab_fn *visit, void *arg) {
+	struct reading_copy c;
+	uint64_t at = get_word(r, r->root[ROOT_SUPERSLABS]);
+	for (size_t n = 0; at != 0 && n < LIST_MOST; n++) {
+		if (!reading_copy(r, &c, at, r->size[S_SUPERSLAB]))
+			return READING_GONE;
+		struct reading_superslab s = {
+			.base = GET(c.bytes, SUPER_BASE), .free = (uint32_t)GET(c.bytes, SUPER_FREE),
+			.zero = (uint32_t)GET(c.bytes, SUPER_ZERO), .huge = GET(c.bytes, SUPER_HUGE) != 0,
+		};
+		if (s.base != 0)
+			visit(arg, &s);
+		at = GET(c.bytes, SUPER_NEXT);
+	}
+	return READING_OK;
+}
+
+/* ---- heaps ---- */
+
+struct heap_sums {
+	uint64_t cached[HAK_STATS_CLASSES]; /* blocks in bins, spare bins and outboxes */
+	uint64_t samples[HAK_STATS_CLASSES], waste[HAK_STATS_CLASSES];
+};
+
+static void add_bins(const struct reading *r, const void *heap, struct hak_stats *st, struct heap_sums *sums) {
+	struct reading_copy bins;
+	size_t classes = r->number[N_CLASSES], size = r->size[S_BIN];
+	bool have = !r->without_bins && reading_copy(r, &bins, GET(heap, HEAP_BINS), classes * size);
+	st->is_partial |= !have && GET(heap, HEAP_BINS) != 0;
+	for (size_t sc = 1; sc < classes && sc < HAK_STATS_CLASSES; sc++) {
+		const char *hc = place(heap, offset_of(r, F_HEAP_CLASSES) + sc * r->size[S_HEAP_CLASS]);
+		int64_t capacity = (int64_t)GET(hc, CLASS_CAPACITY);
+		sums->samples[sc] += GET(hc, CLASS_SAMPLES);
+		sums->waste[sc] += GET(hc, CLASS_WASTE);
+		sums->cached[sc] += GET(hc, CLASS_SPARE);
+		if (!have)
+			continue;
+		const char *bin = place(bins.bytes, sc * size);
+		int64_t n = capacity - (int32_t)GET(bin, BIN_ROOM);
+		/* A head of 0 is that of a bin not in use. */
+		sums->cached[sc] += GET(bin, BIN_HEAD) != 0 && n > 0 && n < 1 << 16 ? (uint64_t)n : 0;
+	}
+}
+
+static void add_outbox(const struct reading *r, const void *heap, struct heap_sums *sums) {
+	struct reading_copy slab;
+	for (size_t i = 0; i < r->number[N_SLOTS]; i++) {
+		const char *slot = place(heap, offset_of(r, F_HEAP_OUTBOX) + i * r->size[S_SLOT]);
+		uint64_t at = GET(slot, SLOT_SLAB);
+		if (at == 0 || !reading_copy(r, &slab, at, r->size[S_SLAB]))
+			continue;
+		uint64_t sc = GET(slab.bytes, SLAB_CLASS);
+		if (sc < HAK_STATS_CLASSES)
+			sums->cached[sc] += GET(slot, SLOT_COUNT);
+	}
+}
+
+static void add_counters(const struct reading *r, const void *heap, struct hak_stats *st) {
+	st->bin_misses += GET(heap, COUNT_MISS);
+	st->refill_spare += GET(heap, COUNT_SPARE);
+	st->refill_own += GET(heap, COUNT_OWN);
+	st->refill_carve += GET(heap, COUNT_CARVE);
+	st->refill_ready += GET(heap, COUNT_READY);
+	st->refill_inbox += GET(heap, COUNT_INBOX);
+	st->refill_adopt += GET(heap, COUNT_ADOPT);
+	st->refill_hole += GET(heap, COUNT_HOLE);
+	st->refill_fresh += GET(heap, COUNT_FRESH);
+	st->full_bins += GET(heap, COUNT_FULL);
+	st->home_blocks += GET(heap, COUNT_HOME);
+	st->remote_blocks += GET(heap, COUNT_REMOTE);
+	st->remote_batches += GET(heap, HEAP_POSTS);
+	st->drained_blocks += GET(heap, COUNT_DRAINED);
+	st->foreign_frees += GET(heap, COUNT_FOREIGN);
+	st->slabs_deleted += GET(heap, COUNT_DELETED);
+	for (size_t i = 0; i < r->number[N_BANDS] && i < HAK_STATS_BANDS; i++) {
+		const char *warm = place(heap, offset_of(r, F_HEAP_WARM) + i * r->size[S_WARM]);
+		st->by_band[i].hits += GET(warm, WARM_HITS);
+		st->by_band[i].misses += GET(warm, WARM_MISSES);
+		st->by_band[i].prefills += GET(warm, WARM_PREFILLS);
+	}
+}
+
+static void add_ops(const struct reading *r, uint64_t at, struct hak_stats *st) {
+	struct reading_copy ops;
+	if (at == 0 || !reading_copy(r, &ops, at, r->size[S_OPS]))
+		return;
+	st->has_ops = 1;
+	st->requested += GET(ops.bytes, OPS_REQUESTED);
+	for (size_t sc = 0; sc < r->number[N_CLASSES] && sc < HAK_STATS_CLASSES; sc++) {
+		uint64_t counts[2];
+		memcpy(&counts[0], place(ops.bytes, offset_of(r, F_OPS_ALLOCS) + sc * 8), 8);
+		memcpy(&counts[1], place(ops.bytes, offset_of(r, F_OPS_FREES) + sc * 8), 8);
+		st->by_class[sc].allocs += counts[0];
+		st->by_class[sc].frees += counts[1];
+		st->allocs += counts[0];
+		st->frees += counts[1];
+	}
+}
+
+static enum reading_result read_heaps(const struct reading *r, struct hak_stats *st, struct heap_sums *sums) {
+	struct reading_copy heap;
+	uint64_t at = get_word(r, r->root[ROOT_HEAPS]);
+	for (size_t n = 0; at != 0 && n < LIST_MOST; n++) {
+		if (!reading_copy(r, &heap, at, r->size[S_HEAP]))
+			return READING_GONE;
+		st->heaps++;
+		st->threads += GET(heap.bytes, HEAP_BINS) != 0 && GET(heap.bytes, HEAP_LOCKED) == 0;
+		add_bins(r, heap.bytes, st, sums);
+		add_outbox(r, heap.bytes, sums);
+		add_counters(r, heap.bytes, st);
+		add_ops(r, GET(heap.bytes, HEAP_OPS), st);
+		at = GET(heap.bytes, HEAP_NEXT);
+	}
+	return READING_OK;
+}
+
+/* ---- the rest ---- */
+
+static void add_nursery(const struct reading *r, struct hak_stats *st, uint64_t *live) {
+	struct reading_copy nursery;
+	if (!reading_copy(r, &nursery, r->root[ROOT_NURSERY], r->size[S_NURSERY]))
+		return;
+	const uint8_t *unit = (const uint8_t *)place(nursery.bytes, offset_of(r, F_NURSERY_UNITS));
+	size_t units = r->number[N_NURSERY_UNIT] != 0 ? GET(nursery.bytes, NURSERY_USED) / r->number[N_NURSERY_UNIT] : 0;
+	for (size_t i = 0; i < units && i < (r->field[F_NURSERY_UNITS] & 0xffff); i++)
+		if (unit[i] != 0 && (unit[i] & r->number[N_NURSERY_FREED]) == 0 && unit[i] < HAK_STATS_CLASSES)
+			live[unit[i]]++;
+}
+
+static void add_large(void *arg, const struct reading_large *l) {
+	struct hak_stats *st = arg;
+	if (!l->is_live)
+		return;
+	bool l25 = l->usable >= (uint64_t)512 << 10, l2 = l->usable >= (uint64_t)2 << 20;
+	*(l2 ? &st->l2 : l25 ? &st->l25 : &st->large) += l->usable;
+	*(l2 ? &st->l2_blocks : l25 ? &st->l25_blocks : &st->large_blocks) += 1;
+	st->live += l->usable;
+	st->live_blocks++;
+}
+
+static void add_pools(const struct reading *r, struct hak_stats *st) {
+	struct reading_copy pool;
+	for (size_t sc = 0; sc < r->number[N_CLASSES]; sc++) {
+		if (!reading_copy(r, &pool, r->root[ROOT_POOLS] + sc * r->size[S_POOL], r->size[S_POOL]))
+			return;
+		st->published += GET(pool.bytes, POOL_COUNT);
+		st->pool_locks += GET(pool.bytes, POOL_LOCKS);
+		st->pool_waits += GET(pool.bytes, POOL_WAITS);
+		st->pool_published += GET(pool.bytes, POOL_PUBLISHED);
+		st->pool_adopted += GET(pool.bytes, POOL_ADOPTED);
+	}
+}
+
+static void add_system(const struct reading *r, struct hak_stats *st) {
+	struct reading_copy c;
+	if (reading_copy(r, &c, r->root[ROOT_OS], r->size[S_OS])) {
+		st->mmap_calls = GET(c.bytes, OS_MMAP);
+		st->munmap_calls = GET(c.bytes, OS_MUNMAP);
+		st->mremap_calls = GET(c.bytes, OS_MREMAP);
+		st->madvise_calls = GET(c.bytes, OS_MADVISE);
+		st->committed_peak = GET(c.bytes, OS_MAPPED_MOST);
+	}
+	if (reading_copy(r, &c, r->root[ROOT_BIGCACHE], r->size[S_BIGCACHE])) {
+		st->bigcache_hits = GET(c.bytes, BIG_HITS);
+		st->bigcache_misses = GET(c.bytes, BIG_MISSES);
+		st->bigcache_evictions = GET(c.bytes, BIG_EVICTIONS);
+	}
+	if (reading_copy(r, &c, r->root[ROOT_SETTINGS], r->size[S_SETTINGS]))
+		st->limit = GET(c.bytes, SETTINGS_LIMIT);
+	st->committed = get_word(r, r->root[ROOT_MAPPED]);
+	st->metadata = get_word(r, r->root[ROOT_META_USED]);
+}
+
+static void add_superslab(void *arg, const struct reading_superslab *s) {
+	struct hak_stats *st = arg;
+	st->superslabs++;
+	st->huge_superslabs += s->huge;
+	st->clean += (uint64_t)__builtin_popcount(s->free & s->zero);
+}
+
+/* After add_superslab has counted clean granules. */
+static void add_space(const struct reading *r, struct hak_stats *st) {
+	struct reading_copy c;
+	unsigned shift = r->number[N_GRANULE_SHIFT];
+	if (!reading_copy(r, &c, r->root[ROOT_SPACE], r->size[S_SPACE]))
+		return;
+	st->dirty = GET(c.bytes, SPACE_DIRTY) << shift;
+	st->dirty_peak = GET(c.bytes, SPACE_DIRTY_MOST) << shift;
+	st->purged = GET(c.bytes, SPACE_PURGED) << shift;
+	st->purges = GET(c.bytes, SPACE_PURGES);
+	st->regrets = GET(c.bytes, SPACE_REGRETS);
+	st->bigcache = get_word(r, r->root[ROOT_BIGCACHE_GRANULES]) << shift;
+	st->clean <<= shift;
+	st->retained = st->dirty + st->clean + st->bigcache;
+	uint64_t in_use = GET(c.bytes, SPACE_LIVE) + GET(c.bytes, SPACE_ALONE) + GET(c.bytes, SPACE_BIG);
+	st->resident = (in_use << shift) + st->dirty + st->bigcache + st->metadata;
+}
+
+/* Blocks not at home, less those in caches, are with the program. */
+static void settle_classes(struct hak_stats *st, const uint64_t *out, const struct heap_sums *sums) {
+	for (size_t sc = 1; sc < st->classes; sc++) {
+		struct hak_stats_class *c = &st->by_class[sc];
+		uint64_t cached = sums->cached[sc] < out[sc] ? sums->cached[sc] : out[sc];
+		c->live = out[sc] - cached;
+		c->cached += cached;
+		if (sums->samples[sc] != 0)
+			c->unused = (uint64_t)((double)sums->waste[sc] / (double)sums->samples[sc] * (double)c->live);
+		st->live += c->live * c->size;
+		st->live_blocks += c->live;
+		st->unused += c->unused;
+		st->cached += c->cached * c->size;
+		st->slab_free += c->free * c->size;
+	}
+}
+
+enum reading_result reading_stats(const struct reading *r, struct hak_stats *st) {
+	uint64_t out[HAK_STATS_CLASSES] = { 0 };
+	struct heap_sums sums = { 0 };
+	memset(st, 0, sizeof *st);
+	st->size = sizeof *st;
+	st->has_counters = r->number[N_HAS_COUNTERS];
+	st->classes = r->number[N_CLASSES] < HAK_STATS_CLASSES ? r->number[N_CLASSES] : HAK_STATS_CLASSES;
+	for (unsigned sc = 1; sc < st->classes; sc++)
+		st->by_class[sc].size = reading_class_size(r, sc);
+	struct slab_reader sr = { .r = r, .stats = st, .live = out };
+	/* Bins before slabs: what moves home meanwhile is then counted twice as free rather than as lost. */
+	enum reading_result result = read_heaps(r, st, &sums);
+	if (result == READING_OK)
+		result = read_slabs(&sr);
+	if (result == READING_OK)
+		result = reading_larges(r, add_large, st);
+	if (result == READING_OK)
+		result = reading_superslabs(r, add_superslab, st);
+	if (result != READING_OK)
+		return result;
+	add_nursery(r, st, out);
+	add_pools(r, st);
+	add_system(r, st);
+	add_space(r, st);
+	settle_classes(st, out, &sums);
+	return READING_OK;
+}
+
+/* ---- settings ---- */
+
+/* Word number `n` of a row of words. */
+static bool nth_word(const char *words, uint64_t n, char *to, size_t size) {
+	for (; n > 0; n--) {
+		words = strchr(words, ' ');
+		if (words == NULL)
+			return false;
+		words++;
+	}
+	size_t length = strcspn(words, " ");
+	if (length == 0 || length >= size)
+		return false;
+	memcpy(to, words, length);
+	to[length] = '\0';
+	return true;
+}
+
+static void put_number(char *to, int64_t value) {
+	char digits[24];
+	uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+	size_t n = 0;
+	do
+		digits[n++] = (char)('0' + left % 10);
+	while ((left /= 10) != 0);
+	if (value < 0)
+		*to++ = '-';
+	while (n > 0)
+		*to++ = digits[--n];
+	*to = '\0';
+}
+
+bool reading_setting(const struct reading *r, unsigned row, struct reading_setting *setting) {
+	struct reading_copy c;
+	char words[512] = "";
+	int64_t value = 0;
+	size_t size = r->size[S_SETTING];
+	memset(setting, 0, sizeof *setting);
+	if (row >= r->number[N_SETTINGS] || !reading_copy(r, &c, r->root[ROOT_SETTING_ROWS] + row * size, size))
+		return false;
+	strncpy(setting->name, place(c.bytes, offset_of(r, F_SETTING_NAME)), sizeof setting->name - 1);
+	strncpy(words, place(c.bytes, offset_of(r, F_SETTING_WORDS)), r->field[F_SETTING_WORDS] & 0xff);
+	uint64_t kind = GET(c.bytes, SETTING_KIND), width = GET(c.bytes, SETTING_SIZE);
+	uint64_t at = r->root[ROOT_SETTINGS] + GET(c.bytes, SETTING_OFFSET);
+	if (width > sizeof value)
+		return get_bytes(r, at, setting->value, width < sizeof setting->value ? width : sizeof setting->value - 1);
+	if (!get_bytes(r, at, &value, width))
+		return false;
+	if (kind == r->number[N_KIND_BOOL])
+		strcpy(words, "0 1");
+	else if (kind == r->number[N_KIND_PROFILE])
+		get_bytes(r, r->root[ROOT_PROFILE_NAMES], words, sizeof words / 2);
+	if (!nth_word(words, (uint64_t)value, setting->value, sizeof setting->value))
+		put_number(setting->value, value);
+	return true;
+}

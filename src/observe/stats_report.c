@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reports that settings ask for, at exit and on a signal.
+ *
+ * Many programs close standard error before they end, so a descriptor for it is kept from the start. What it
+ * leads to is compared before it is written to: a program that closes all descriptors may have opened
+ * something else under that number.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/report.h"
+#include "base/settings.h"
+#include "observe/stats.h"
+#include "os/os.h"
+
+static struct {
+	int fd; /* standard error, kept; negative: not */
+	uint64_t identity;
+} kept = { .fd = -1 };
+
+static bool goes_to_stderr(void) {
+	return strcmp(hak_settings.stats_file, "stderr") == 0;
+}
+
+/* ---- where to ---- */
+
+struct path {
+	char text[SETTING_TEXT + 300];
+	size_t len;
+};
+
+static void add(struct path *p, const char *s, size_t len) {
+	for (; len > 0 && p->len < sizeof p->text - 1; len--)
+		p->text[p->len++] = *s++;
+	p->text[p->len] = '\0';
+}
+
+/* The pattern with %p, %e and %% replaced. */
+static void expand(struct path *p, const char *pattern) {
+	p->len = 0;
+	for (; *pattern != '\0'; pattern++) {
+		struct line number = { .len = 0 };
+		const char *program = report_program();
+		line_dec(&number, (uint64_t)getpid());
+		char c = pattern[0] == '%' ? pattern[1] : '\0';
+		if (c == 'p')
+			add(p, number.text, number.len);
+		else if (c == 'e')
+			add(p, program, strlen(program));
+		else
+			add(p, pattern, 1);
+		pattern += c == 'p' || c == 'e' || c == '%';
+	}
+}
+
+/* Negative: nowhere. */
+static int target(void) {
+	if (!goes_to_stderr()) {
+		struct path p;
+		expand(&p, hak_settings.stats_file);
+		return os_file_append(p.text);
+	}
+	if (kept.fd >= 0 && os_file_identity(kept.fd) == kept.identity)
+		return kept.fd;
+	return os_file_identity(STDERR_FILENO) == kept.identity && kept.identity != 0 ? STDERR_FILENO : -1;
+}
+
+/* ---- what ---- */
+
+static void put(void *arg, const char *text, size_t length) {
+	os_file_write(*(int *)arg, text, length);
+}
+
+static void write_head(int fd) {
+	struct line l;
+	line_begin(&l);
+	line_str(&l, "statistics of ");
+	line_str(&l, report_program());
+	line_str(&l, "[");
+	line_dec(&l, (uint64_t)getpid());
+	line_str(&l, "]");
+	l.text[l.len++] = '\n';
+	os_file_write(fd, l.text, l.len);
+}
+
+static void report(bool wait) {
+	struct hak_stats st;
+	int fd = target();
+	if (fd < 0)
+		return;
+	stats_collect(&st, wait);
+	if (hak_settings.stats == STATS_JSON) {
+		write_json(&st, put, &fd);
+	} else {
+		write_head(fd);
+		write_text(&st, hak_settings.warm_pool_stats, put, &fd);
+	}
+	if (!goes_to_stderr())
+		os_file_close(fd);
+}
+
+static void on_signal(int number) {
+	int saved = errno;
+	report(false);
+	errno = saved;
+}
+
+void stats_begin(void) {
+	if (hak_settings.stats == STATS_OFF && hak_settings.stats_signal == 0)
+		return;
+	if (goes_to_stderr()) {
+		kept.fd = os_file_keep(STDERR_FILENO);
+		kept.identity = os_file_identity(STDERR_FILENO);
+	}
+	if (hak_settings.stats_signal != 0) {
+		struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+		sigaction((int)hak_settings.stats_signal, &action, NULL);
+	}
+}
+
+void stats_end(void) {
+	report(true);
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+#include "observe/write.h"
+
+#include <string.h>
+
+enum kind { GAUGE, COUNTER, GROUP };
+enum unit { BYTES, NUMBER };
+
+/* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
+struct stat_row {
+	char name[20], help[46];
+	uint8_t kind, unit;
+	uint16_t offset;
+};
+
+#define STAT(field, kind, unit, help) { #field, help, kind, unit, offsetof(struct hak_stats, field) },
+#define STAT_GROUP(title) { "", title, GROUP, 0, 0 },
+static const struct stat_row rows[] = {
+#include "observe/stats.def"
+};
+#undef STAT
+#undef STAT_GROUP
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static uint64_t value_of(const struct hak_stats *st, const struct stat_row *row) {
+	uint64_t value;
+	memcpy(&value, (const char *)st + row->offset, sizeof value);
+	return value;
+}
+
+/* ---- pieces ---- */
+
+struct out {
+	put_fn *put;
+	void *arg;
+	size_t used;
+	char buf[512];
+};
+
+static void flush(struct out *o) {
+	if (o->used != 0)
+		o->put(o->arg, o->buf, o->used);
+	o->used = 0;
+}
+
+static void put_str(struct out *o, const char *s) {
+	for (; *s != '\0'; s++) {
+		if (o->used == sizeof o->buf)
+			flush(o);
+		o->buf[o->used++] = *s;
+	}
+}
+
+struct digits {
+	char text[32];
+};
+
+static struct digits decimal(uint64_t value) {
+	struct digits d;
+	char *at = d.text + sizeof d.text - 1;
+	*at = '\0';
+	do
+		*--at = (char)('0' + value % 10);
+	while ((value /= 10) != 0);
+	memmove(d.text, at, strlen(at) + 1);
+	return d;
+}
+
+/* Bytes with a unit of which there are less than 1024, and one decimal: "1.5 MiB". */
+static struct digits readable(uint64_t bytes) {
+	static const char units[][4] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	unsigned unit = 0;
+	uint64_t tenths = 0;
+	while (bytes >= 1024) {
+		tenths = bytes % 1024 * 10 / 1024;
+		bytes /= 1024;
+		unit++;
+	}
+	struct digits d = decimal(bytes);
+	char *end = d.text + strlen(d.text);
+	if (unit != 0) {
+		*end++ = '.';
+		*end++ = (char)('0' + tenths);
+	}
+	*end++ = ' ';
+	strcpy(end, units[unit]);
+	return d;
+}
+
+static void put_dec(struct out *o, uint64_t value) {
+	put_str(o, decimal(value).text);
+}
+
+static void pad(struct out *o, size_t from, size_t to) {
+	for (; from < to; from++)
+		put_str(o, " ");
+}
+
+static void put_right(struct out *o, const char *s, size_t width) {
+	pad(o, strlen(s), width);
+	put_str(o, s);
+}
+
+/* ---- for people ---- */
+
+static bool is_shown(const struct hak_stats *st, const struct stat_row *row) {
+	bool is_op = row->offset >= offsetof(struct hak_stats, allocs) &&
+		row->offset <= offsetof(struct hak_stats, requested);
+	return !is_op || st->has_ops != 0;
+}
+
+static void text_row(struct out *o, const struct hak_stats *st, const struct stat_row *row) {
+	uint64_t value = value_of(st, row);
+	if (!is_shown(st, row))
+		return;
+	put_str(o, "  ");
+	put_str(o, row->name);
+	pad(o, strlen(row->name), 20);
+	put_right(o, (row->unit == BYTES ? readable(value) : decimal(value)).text, 12);
+	put_str(o, "   ");
+	put_str(o, row->help);
+	put_str(o, "\n");
+}
+
+static void text_classes(struct out *o, const struct hak_stats *st) {
+	static const char heads[][12] = { "size", "slabs", "live", "cached", "free", "live bytes", "unused" };
+	put_str(o, "size classes\n");
+	for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+		put_right(o, heads[i], i == 0 ? 8 : 12);
+	put_str(o, "\n");
+	for (size_t sc = 1; sc < st->classes; sc++) {
+		const struct hak_stats_class *c = &st->by_class[sc];
+		if (c->slabs + c->live == 0)
+			continue;
+		put_right(o, decimal(c->size).text, 8);
+		put_right(o, decimal(c->slabs).text, 12);
+		put_right(o, decimal(c->live).text, 12);
+		put_right(o, decimal(c->cached).text, 12);
+		put_right(o, decimal(c->free).text, 12);
+		put_right(o, readable(c->live * c->size).text, 12);
+		put_right(o, readable(c->unused).text, 12);
+		put_str(o, "\n");
+	}
+}
+
+static uint64_t band_end(size_t band) {
+	return (uint64_t)8 << band;
+}
+enum { LAST_BAND = 8 };
+
+static void text_warm(struct out *o, const struct hak_stats *st) {
+	put_str(o, "warm pool\n");
+	put_str(o, "    band       up to        hits      misses    prefills\n");
+	for (size_t band = 1; band <= LAST_BAND; band++) {
+		const struct hak_stats_band *b = &st->by_band[band];
+		put_str(o, "      C");
+		put_dec(o, band);
+		put_right(o, band < LAST_BAND ? decimal(band_end(band)).text : "more", 12);
+		put_right(o, decimal(b->hits).text, 12);
+		put_right(o, decimal(b->misses).text, 12);
+		put_right(o, decimal(b->prefills).text, 12);
+		put_str(o, "\n");
+	}
+}
+
+void write_text(const struct hak_stats *st, bool warm, put_fn *put, void *arg) {
+	struct out o = { .put = put, .arg = arg };
+	for (size_t i = 0; i < ROWS; i++) {
+		if (rows[i].kind != GROUP) {
+			text_row(&o, st, &rows[i]);
+		} else if (i != ROWS - 4 || st->has_ops != 0) { /* the last group has three rows */
+			put_str(&o, rows[i].help);
+			put_str(&o, "\n");
+		}
+	}
+	text_classes(&o, st);
+	if (warm)
+		text_warm(&o, st);
+	if (st->has_counters == 0)
+		put_str(&o, "counters of the slow paths are not built in and read 0\n");
+	if (st->is_partial != 0)
+		put_str(&o, "caches of other threads could not be read: what is in them counts as live\n");
+	flush(&o);
+}
+
+/* ---- JSON ---- */
+
+static void json_member(struct out *o, const char *name, uint64_t value, bool first) {
+	put_str(o, first ? "\"" : ",\"");
+	put_str(o, name);
+	put_str(o, "\":");
+	put_dec(o, value);
+}
+
+static void json_bool(struct out *o, const char *name, bool value) {
+	put_str(o, ",\"");
+	put_str(o, name);
+	put_str(o, value ? "\":true" : "\":false");
+}
+
+static void json_class(struct out *o, const struct hak_stats *st, const struct hak_stats_class *c) {
+	put_str(o, "{");
+	json_member(o, "size", c->size, true);
+	json_member(o, "slabs", c->slabs, false);
+	json_member(o, "live", c->live, false);
+	json_member(o, "cached", c->cached, false);
+	json_member(o, "free", c->free, false);
+	json_member(o, "unused", c->unused, false);
+	if (st->has_ops != 0) {
+		json_member(o, "allocs", c->allocs, false);
+		json_member(o, "frees", c->frees, false);
+	}
+	put_str(o, "}");
+}
+
+static void json_band(struct out *o, size_t band, const struct hak_stats_band *b) {
+	put_str(o, band == 1 ? "{" : ",{");
+	json_member(o, "band", band, true);
+	json_member(o, "hits", b->hits, false);
+	json_member(o, "misses", b->misses, false);
+	json_member(o, "prefills", b->prefills, false);
+	put_str(o, "}");
+}
+
+void write_json(const struct hak_stats *st, put_fn *put, void *arg) {
+	struct out o = { .put = put, .arg = arg };
+	put_str(&o, "{\"hakmem_stats\":1");
+	json_bool(&o, "has_counters", st->has_counters != 0);
+	json_bool(&o, "has_ops", st->has_ops != 0);
+	json_bool(&o, "is_partial", st->is_partial != 0);
+	for (size_t i = 0; i < ROWS; i++)
+		if (rows[i].kind != GROUP && is_shown(st, &rows[i]))
+			json_member(&o, rows[i].name, value_of(st, &rows[i]), false);
+	put_str(&o, ",\"classes\":[");
+	for (size_t sc = 1; sc < st->classes; sc++) {
+		put_str(&o, sc == 1 ? "" : ",");
+		json_class(&o, st, &st->by_class[sc]);
+	}
+	put_str(&o, "],\"warm_pool\":[");
+	for (size_t band = 1; band <= LAST_BAND; band++)
+		json_band(&o, band, &st->by_band[band]);
+	put_str(&o, "]}\n");
+	flush(&o);
+}
+
+/* ---- OpenMetrics ---- */
+
+static void metric_head(struct out *o, const char *name, const char *unit, const char *kind, const char *help) {
+	static const char *const words[] = { "# TYPE hakmem_", "# UNIT hakmem_", "# HELP hakmem_" };
+	const char *const values[] = { kind, unit, help };
+	for (int i = 0; i < 3; i++) {
+		if (i == 1 && unit[0] == '\0')
+			continue;
+		put_str(o, words[i]);
+		put_str(o, name);
+		put_str(o, unit[0] != '\0' ? "_" : "");
+		put_str(o, unit);
+		put_str(o, " ");
+		put_str(o, values[i]);
+		put_str(o, "\n");
+	}
+}
+
+static void metric_value(struct out *o, const char *name, const char *suffix, uint64_t size, uint64_t value) {
+	put_str(o, "hakmem_");
+	put_str(o, name);
+	put_str(o, suffix);
+	if (size != 0) {
+		put_str(o, "{size=\"");
+		put_dec(o, size);
+		put_str(o, "\"}");
+	}
+	put_str(o, " ");
+	put_dec(o, value);
+	put_str(o, "\n");
+}
+
+static void metric_row(struct out *o, const struct hak_stats *st, const struct stat_row *row) {
+	bool counter = row->kind == COUNTER, bytes = row->unit == BYTES;
+	metric_head(o, row->name, bytes ? "bytes" : "", counter ? "counter" : "gauge", row->help);
+	const char *suffix = counter ? bytes ? "_bytes_total" : "_total" : bytes ? "_bytes" : "";
+	metric_value(o, row->name, suffix, 0, value_of(st, row));
+}
+
+static void metric_classes(struct out *o, const struct hak_stats *st, const char *name, size_t offset,
+                           const char *help) {
+	metric_head(o, name, "", "gauge", help);
+	for (size_t sc = 1; sc < st->classes; sc++) {
+		uint64_t value;
+		memcpy(&value, (const char *)&st->by_class[sc] + offset, sizeof value);
+		metric_value(o, name, "", st->by_class[sc].size, value);
+	}
+}
+
+void write_openmetrics(const struct hak_stats *st, put_fn *put, void *arg) {
+	struct out o = { .put = put, .arg = arg };
+	for (size_t i = 0; i < ROWS; i++)
+		if (rows[i].kind != GROUP && is_shown(st, &rows[i]))
+			metric_row(&o, st, &rows[i]);
+	metric_classes(&o, st, "class_slabs", offsetof(struct hak_stats_class, slabs), "slabs of a size");
+	metric_classes(&o, st, "class_live", offsetof(struct hak_stats_class, live), "live blocks of a size");
+	metric_classes(&o, st, "class_cached", offsetof(struct hak_stats_class, cached), "cached blocks of a size");
+	metric_classes(&o, st, "class_free", offsetof(struct hak_stats_class, free), "free blocks of a size");
+	put_str(&o, "# EOF\n");
+	flush(&o);
+}
+
+/* ---- malloc_info ---- */
+
+void write_xml(const struct hak_stats *st, put_fn *put, void *arg) {
+	struct out o = { .put = put, .arg = arg };
+	put_str(&o, "<malloc version=\"hakmem-1\">\n<sizes>\n");
+	for (size_t sc = 1; sc < st->classes; sc++) {
+		const struct hak_stats_class *c = &st->by_class[sc];
+		if (c->slabs + c->live == 0)
+			continue;
+		put_str(&o, "<size class=\"");
+		put_dec(&o, c->size);
+		put_str(&o, "\" live=\"");
+		put_dec(&o, c->live);
+		put_str(&o, "\" cached=\"");
+		put_dec(&o, c->cached);
+		put_str(&o, "\" free=\"");
+		put_dec(&o, c->free);
+		put_str(&o, "\"/>\n");
+	}
+	put_str(&o, "</sizes>\n");
+	for (size_t i = 0; i < ROWS; i++) {
+		if (rows[i].kind == GROUP || !is_shown(st, &rows[i]))
+			continue;
+		put_str(&o, "<total type=\"");
+		put_str(&o, rows[i].name);
+		put_str(&o, rows[i].unit == BYTES ? "\" size=\"" : "\" count=\"");
+		put_dec(&o, value_of(st, &rows[i]));
+		put_str(&o, "\"/>\n");
+	}
+	put_str(&o, "</malloc>\n");
+	flush(&o);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* `hakmem conf`: what settings there are, what a file of them says, which hold in a process. */
+#include <errno.h>
+#include <string.h>
+
+#include "tool/commands.h"
+#include "tool/process.h"
+#include "tool/settings.h"
+
+static int list(void) {
+	printf("%-20s %-10s %s\n", "SETTING", "DEFAULT", "MEANING");
+	for (const struct setting_info *s = settings; s->name != NULL; s++) {
+		printf("%-20s %-10s %s", s->name, s->initial, s->meaning);
+		if (s->words[0] != '\0')
+			printf(" [%s]", s->words);
+		putchar('\n');
+	}
+	puts("\nIn /etc/hakmem.conf: name = value. In the environment: HAKMEM_ and the name in capitals.");
+	return TOOL_OK;
+}
+
+static int list_profiles(void) {
+	for (const struct profile_info *p = profiles; p->name != NULL; p++) {
+		puts(p->name);
+		for (const char *at = p->lines; *at != '\0';) {
+			size_t length = strcspn(at, "\n");
+			printf("  %.*s\n", (int)length, at);
+			at += length + (at[length] == '\n');
+		}
+	}
+	return TOOL_OK;
+}
+
+static void say(void *arg, unsigned line, const char *text, const char *why) {
+	printf("%s:%u: '%s' %s\n", (const char *)arg, line, text, why);
+}
+
+static int check(const char *path) {
+	char *name = (char *)(uintptr_t)path; /* only printed */
+	int bad = hak_conf_check(path, say, name);
+	if (bad < 0)
+		complain("%s cannot be read", path);
+	return bad == 0 ? TOOL_OK : TOOL_FAILED;
+}
+
+static int show(const char *text) {
+	struct process p;
+	pid_t pid;
+	if (!process_parse("conf", text, &pid))
+		return TOOL_USAGE;
+	enum tool_exit why = process_open(&p, pid);
+	if (why != TOOL_OK)
+		return (int)process_complain(&p, why);
+	struct reading_setting s;
+	for (unsigned row = 0; reading_setting(&p.reading, row, &s); row++)
+		printf("%s = %s\n", s.name, s.value);
+	return TOOL_OK;
+}
+
+static int run(int argc, char **argv) {
+	const char *what = argc > 1 ? argv[1] : "", *argument = argc > 2 ? argv[2] : NULL;
+	if (argc > 3)
+		return misused("conf: what is '%s'?", argv[3]);
+	if (strcmp(what, "check") == 0)
+		return check(argument != NULL ? argument : "/etc/hakmem.conf");
+	if (strcmp(what, "show") == 0)
+		return argument != NULL ? show(argument) : misused("conf show: which process?");
+	if (argument != NULL && (strcmp(what, "list") == 0 || strcmp(what, "profiles") == 0))
+		return misused("conf %s: what is '%s'?", what, argument);
+	if (strcmp(what, "list") == 0)
+		return list();
+	if (strcmp(what, "profiles") == 0)
+		return list_profiles();
+	return what[0] == '\0' ? misused("conf: list, profiles, check or show?") :
+		misused("conf: what is '%s'?", what);
+}
+
+const struct command command_conf = {
+	.name = "conf",
+	.summary = "settings: which there are, what a file says, which hold",
+	.usage = "usage: hakmem conf list | profiles | check [FILE] | show PID\n"
+	         "\n"
+	         "  list          every setting, its default and meaning\n"
+	         "  profiles      the named rows of settings\n"
+	         "  check [FILE]  says which lines of FILE, or of /etc/hakmem.conf, are not understood; exit code 1\n"
+	         "                if there are any\n"
+	         "  show PID      the settings that hold in a running process\n",
+	.run = run,
+};

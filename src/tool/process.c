@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * HAKMEM is found by its note (observe/descriptor.h): of everything that is mapped from the beginning of a
+ * file, the program headers are read in memory, and the notes they tell of. So it does not matter whether the
+ * file is still there, what it is called, or whether it is the program itself.
+ */
+#include "tool/process.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static bool copy_from(void *arg, uint64_t from, void *to, size_t size) {
+	const struct process *p = arg;
+	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)from, size };
+	return process_vm_readv(p->pid, &local, 1, &remote, 1, 0) == (ssize_t)size;
+}
+
+static FILE *open_proc(pid_t pid, const char *file) {
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+	return fopen(path, "re");
+}
+
+/* ---- the note ---- */
+
+enum { NOTES_MOST = 4096 };
+
+static uint64_t pad4(uint64_t n) {
+	return (n + 3) & ~(uint64_t)3;
+}
+
+/* The address of the descriptor among notes; 0: it is not there. */
+static uint64_t find_in_notes(struct process *p, uint64_t at, uint64_t size) {
+	char notes[NOTES_MOST];
+	if (size > sizeof notes || !copy_from(p, at, notes, size))
+		return 0;
+	for (uint64_t off = 0; off + sizeof(Elf64_Nhdr) <= size;) {
+		Elf64_Nhdr note;
+		memcpy(&note, notes + off, sizeof note);
+		uint64_t name = off + sizeof note, desc = name + pad4(note.n_namesz);
+		if (desc + note.n_descsz > size)
+			return 0;
+		if (note.n_type == DESCRIPTOR_NOTE_TYPE && note.n_namesz == sizeof DESCRIPTOR_NOTE &&
+		    memcmp(notes + name, DESCRIPTOR_NOTE, sizeof DESCRIPTOR_NOTE) == 0)
+			return at + desc;
+		off = desc + pad4(note.n_descsz);
+	}
+	return 0;
+}
+
+/* Likewise in the ELF file that is mapped at `base`. */
+static uint64_t find_in_file(struct process *p, uint64_t base) {
+	enum { HEADERS_MOST = 64 };
+	Elf64_Ehdr elf;
+	Elf64_Phdr headers[HEADERS_MOST];
+	if (!copy_from(p, base, &elf, sizeof elf) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 ||
+	    elf.e_ident[EI_CLASS] != ELFCLASS64 || elf.e_phentsize != sizeof *headers || elf.e_phnum > HEADERS_MOST)
+		return 0;
+	if (!copy_from(p, base + elf.e_phoff, headers, elf.e_phnum * sizeof *headers))
+		return 0;
+	uint64_t bias = base, found = 0;
+	for (unsigned i = 0; i < elf.e_phnum; i++)
+		if (headers[i].p_type == PT_LOAD) {
+			bias = base - (headers[i].p_vaddr - headers[i].p_offset);
+			break;
+		}
+	for (unsigned i = 0; i < elf.e_phnum && found == 0; i++)
+		if (headers[i].p_type == PT_NOTE)
+			found = find_in_notes(p, bias + headers[i].p_vaddr, headers[i].p_memsz);
+	return found;
+}
+
+/* `maps` says the same file again for each of its parts: the one at offset 0 is it. */
+static enum tool_exit find_descriptor(struct process *p, uint64_t *addressp) {
+	FILE *maps = open_proc(p->pid, "maps");
+	char line[512];
+	bool any = false;
+	*addressp = 0;
+	if (maps == NULL)
+		return errno == EACCES || errno == EPERM ? TOOL_NO_PERMISSION : TOOL_NO_PROCESS;
+	while (*addressp == 0 && fgets(line, sizeof line, maps) != NULL) {
+		unsigned long long start, offset;
+		char path;
+		any = true;
+		if (sscanf(line, "%llx-%*x %*4s %llx %*s %*u %c", &start, &offset, &path) == 3 && path == '/' &&
+		    offset == 0)
+			*addressp = find_in_file(p, start);
+	}
+	fclose(maps);
+	if (*addressp != 0)
+		return TOOL_OK;
+	return any ? TOOL_NO_HAKMEM : TOOL_NO_PROCESS; /* a zombie maps nothing */
+}
+
+/* ---- opening ---- */
+
+static void read_name(struct process *p) {
+	FILE *comm = open_proc(p->pid, "comm");
+	strcpy(p->name, "?");
+	if (comm == NULL)
+		return;
+	if (fgets(p->name, sizeof p->name, comm) == NULL)
+		strcpy(p->name, "?");
+	p->name[strcspn(p->name, "\n")] = '\0';
+	for (char *c = p->name; *c != '\0'; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	fclose(comm);
+}
+
+static void read_resident(struct process *p) {
+	FILE *statm = open_proc(p->pid, "statm");
+	unsigned long long pages = 0;
+	if (statm != NULL && fscanf(statm, "%*u %llu", &pages) != 1)
+		pages = 0;
+	if (statm != NULL)
+		fclose(statm);
+	p->resident = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* May we read it? The list of its mappings can be open to us and its memory not. */
+static enum tool_exit try_memory(struct process *p) {
+	char byte;
+	struct iovec local = { &byte, 1 }, remote = { (void *)8, 1 };
+	if (process_vm_readv(p->pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT)
+		return TOOL_OK;
+	return errno == ESRCH ? TOOL_NO_PROCESS : errno == EPERM ? TOOL_NO_PERMISSION : TOOL_FAILED;
+}
+
+static enum tool_exit of_reading(enum reading_result result) {
+	switch (result) {
+	case READING_OK: return TOOL_OK;
+	case READING_GONE: return TOOL_NO_PROCESS;
+	case READING_OTHER_VERSION: return TOOL_OTHER_VERSION;
+	case READING_NOT_STARTED: return TOOL_NO_HAKMEM;
+	}
+	return TOOL_FAILED;
+}
+
+enum tool_exit process_open(struct process *p, pid_t pid) {
+	uint64_t address;
+	memset(p, 0, sizeof *p);
+	p->pid = pid;
+	p->reading.copy = copy_from;
+	p->reading.arg = p;
+	read_name(p);
+	read_resident(p);
+	enum tool_exit why = try_memory(p);
+	if (why == TOOL_OK)
+		why = find_descriptor(p, &address);
+	return why == TOOL_OK ? of_reading(reading_open(&p->reading, address)) : why;
+}
+
+enum tool_exit process_stats(struct process *p, struct hak_stats *stats) {
+	return of_reading(reading_stats(&p->reading, stats));
+}
+
+enum tool_exit process_complain(const struct process *p, enum tool_exit why) {
+	int pid = (int)p->pid;
+	switch (why) {
+	case TOOL_OK: break;
+	case TOOL_NO_PROCESS: complain("process %d: there is none, or it has ended", pid); break;
+	case TOOL_NO_PERMISSION:
+		complain("process %d (%s): permission denied; it is another user's, or protected: try as root",
+		         pid, p->name);
+		break;
+	case TOOL_NO_HAKMEM: complain("process %d (%s) does not use HAKMEM", pid, p->name); break;
+	case TOOL_OTHER_VERSION:
+		complain("process %d (%s) uses HAKMEM %s, which this command (%s) cannot read", pid, p->name,
+		         p->reading.version[0] != '\0' ? p->reading.version : "of another version", HAKMEM_VERSION);
+		break;
+	default: complain("process %d (%s): its memory cannot be read", pid, p->name); break;
+	}
+	return why;
+}
+
+bool process_parse(const char *command, const char *text, pid_t *pidp) {
+	char *end;
+	errno = 0;
+	long pid = strtol(text, &end, 10);
+	if (errno != 0 || *end != '\0' || end == text || pid <= 0 || pid > 1 << 30) {
+		misused("%s: '%s' is no process id", command, text);
+		return false;
+	}
+	*pidp = (pid_t)pid;
+	return true;
+}
+
+void process_each(void (*visit)(void *arg, pid_t pid), void *arg) {
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	while (proc != NULL && (entry = readdir(proc)) != NULL) {
+		long pid = strtol(entry->d_name, NULL, 10);
+		if (pid > 0)
+			visit(arg, (pid_t)pid);
+	}
+	if (proc != NULL)
+		closedir(proc);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Processes that use HAKMEM: finding them, and reading them without stopping them. */
+#ifndef HAK_TOOL_PROCESS_H
+#define HAK_TOOL_PROCESS_H
+
+#include <sys/types.h>
+
+#include "observe/reading.h"
+#include "tool/tool.h"
+
+struct process {
+	pid_t pid;
+	char name[64];     /* of the program; "?" if it is not known */
+	uint64_t resident; /* bytes, as the system counts: all of the process */
+	struct reading reading;
+};
+
+/* Finds HAKMEM in the process and learns how to read it. TOOL_OK, or why not. */
+enum tool_exit process_open(struct process *p, pid_t pid);
+
+/* The statistics of an opened process. */
+enum tool_exit process_stats(struct process *p, struct hak_stats *stats);
+
+/* One line about what process_open or process_stats answered. Returns the answer. */
+enum tool_exit process_complain(const struct process *p, enum tool_exit why);
+
+/* The number that stands for a process. False, after a complaint: it is none. */
+bool process_parse(const char *command, const char *text, pid_t *pidp);
+
+/* Calls `visit` for every process there is. */
+void process_each(void (*visit)(void *arg, pid_t pid), void *arg);
+
+#endif

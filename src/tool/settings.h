@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* The settings, from the library's own table. */
+#ifndef HAK_TOOL_SETTINGS_H
+#define HAK_TOOL_SETTINGS_H
+
+#include <stdbool.h>
+
+struct setting_info {
+	const char *name, *kind, *words, *initial, *meaning;
+};
+struct profile_info {
+	const char *name, *lines;
+};
+
+/* Both end with a row without name. */
+extern const struct setting_info settings[];
+extern const struct profile_info profiles[];
+
+/* Would hakmem.conf be understood with this line? Complains if not. */
+bool settings_are_valid(const char *command, const char *name, const char *value);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* `hakmem stat`: the statistics of running processes. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool/commands.h"
+#include "tool/process.h"
+#include "tool/screen.h"
+
+struct wish {
+	pid_t pid;
+	bool all;
+	enum hak_stats_format format;
+	double watch; /* seconds; 0: once */
+	int shown;    /* processes */
+};
+
+/* Without the newline that ends it. */
+static void put_line(void *arg, const char *text, size_t length) {
+	fwrite(text, 1, length - (text[length - 1] == '\n'), stdout);
+}
+
+static void put(void *arg, const char *text, size_t length) {
+	fwrite(text, 1, length, stdout);
+}
+
+static void print_json(const struct process *p, const struct hak_stats *st) {
+	printf("{\"pid\":%d,\"program\":\"", (int)p->pid);
+	for (const char *c = p->name; *c != '\0'; c++)
+		printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+	printf("\",\"version\":\"%s\",\"rss\":%llu,\"stats\":", p->reading.version,
+	       (unsigned long long)p->resident);
+	hak_stats_write(st, HAK_STATS_JSON, put_line, NULL);
+	puts("}");
+}
+
+static void print_stats(const struct process *p, const struct hak_stats *st, enum hak_stats_format format) {
+	if (format == HAK_STATS_JSON) {
+		print_json(p, st);
+		return;
+	}
+	if (format == HAK_STATS_TEXT)
+		printf("%s[%d], HAKMEM %s, %s resident in all\n", p->name, (int)p->pid, p->reading.version,
+		       amount_of(p->resident).text);
+	hak_stats_write(st, format, put, NULL);
+}
+
+static enum tool_exit show(struct wish *w, pid_t pid) {
+	struct process p;
+	struct hak_stats st;
+	enum tool_exit why = process_open(&p, pid);
+	if (why == TOOL_OK)
+		why = process_stats(&p, &st);
+	if (why == TOOL_OK) {
+		print_stats(&p, &st, w->format);
+		w->shown++;
+	} else if (!w->all) {
+		process_complain(&p, why);
+	}
+	return why;
+}
+
+static void show_one_of_all(void *arg, pid_t pid) {
+	if (pid != getpid())
+		show(arg, pid);
+}
+
+static enum tool_exit show_all(struct wish *w) {
+	w->shown = 0;
+	process_each(show_one_of_all, w);
+	if (w->shown > 0)
+		return TOOL_OK;
+	complain("no process that may be read uses HAKMEM");
+	return TOOL_NO_HAKMEM;
+}
+
+static bool parse(struct wish *w, int argc, char **argv) {
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--all") == 0) {
+			w->all = true;
+		} else if (strcmp(argv[i], "--json") == 0) {
+			w->format = HAK_STATS_JSON;
+		} else if (strcmp(argv[i], "--openmetrics") == 0) {
+			w->format = HAK_STATS_OPENMETRICS;
+		} else if (strcmp(argv[i], "--watch") == 0) {
+			if (!parse_seconds("stat", i + 1 < argc ? argv[i + 1] : "", &w->watch))
+				return false;
+			i++;
+		} else if (w->pid != 0 || !process_parse("stat", argv[i], &w->pid)) {
+			return w->pid != 0 ? misused("stat: one process at a time") == TOOL_OK : false;
+		}
+	}
+	if (w->all == (w->pid != 0))
+		return misused("stat: which process? Either an id or --all") == TOOL_OK;
+	return true;
+}
+
+static int run(int argc, char **argv) {
+	struct wish w = { .format = HAK_STATS_TEXT };
+	if (!parse(&w, argc, argv))
+		return TOOL_USAGE;
+	enum tool_exit why;
+	do {
+		if (w.watch > 0 && w.format == HAK_STATS_TEXT)
+			screen_begin();
+		why = w.all ? show_all(&w) : show(&w, w.pid);
+	} while (why == TOOL_OK && w.watch > 0 && screen_wait(w.watch));
+	return why;
+}
+
+const struct command command_stat = {
+	.name = "stat",
+	.summary = "statistics of a running process",
+	.usage = "usage: hakmem stat PID | --all [--json | --openmetrics] [--watch SECONDS]\n"
+	         "\n"
+	         "Reads a process that uses HAKMEM from its memory, without stopping it. Nothing needs to\n"
+	         "be switched on in it.\n"
+	         "\n"
+	         "  --all             every process that may be read\n"
+	         "  --json            a JSON object per process, in a line\n"
+	         "  --openmetrics     as Prometheus and its like read it\n"
+	         "  --watch SECONDS   again and again\n",
+	.run = run,
+};

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* `hakmem top`: all processes that use HAKMEM, the largest first. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool/commands.h"
+#include "tool/process.h"
+#include "tool/screen.h"
+
+struct row {
+	pid_t pid;
+	char name[64];
+	uint64_t rss, committed, live, idle, unused;
+	uint64_t worst; /* size of the class that has the most idle and unused bytes; 0: none */
+	uint64_t heaps;
+};
+
+struct rows {
+	struct row *row;
+	size_t count, room, denied;
+};
+
+enum order { BY_MEMORY, BY_WASTE };
+static enum order order;
+
+static uint64_t waste_of(const struct row *r) {
+	return r->idle + r->unused;
+}
+
+static int compare(const void *a, const void *b) {
+	const struct row *x = a, *y = b;
+	uint64_t vx = order == BY_WASTE ? waste_of(x) : x->rss, vy = order == BY_WASTE ? waste_of(y) : y->rss;
+	return vx < vy ? 1 : vx > vy ? -1 : (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+static uint64_t worst_class(const struct hak_stats *st) {
+	uint64_t most = 0, size = 0;
+	for (size_t sc = 1; sc < st->classes; sc++) {
+		const struct hak_stats_class *c = &st->by_class[sc];
+		uint64_t waste = (c->cached + c->free) * c->size + c->unused;
+		if (waste > most) {
+			most = waste;
+			size = c->size;
+		}
+	}
+	return size;
+}
+
+static void add(void *arg, pid_t pid) {
+	struct rows *rows = arg;
+	struct process p;
+	struct hak_stats st;
+	if (pid == getpid())
+		return;
+	enum tool_exit why = process_open(&p, pid);
+	rows->denied += why == TOOL_NO_PERMISSION;
+	if (why != TOOL_OK || process_stats(&p, &st) != TOOL_OK)
+		return;
+	if (rows->count == rows->room) {
+		size_t room = rows->room != 0 ? 2 * rows->room : 64;
+		struct row *more = realloc(rows->row, room * sizeof *more);
+		if (more == NULL)
+			return;
+		rows->row = more;
+		rows->room = room;
+	}
+	struct row *r = &rows->row[rows->count++];
+	*r = (struct row){ .pid = pid, .rss = p.resident, .committed = st.committed, .live = st.live,
+	                   .idle = st.cached + st.slab_free + st.dirty + st.bigcache, .unused = st.unused,
+	                   .worst = worst_class(&st), .heaps = st.threads };
+	memcpy(r->name, p.name, sizeof r->name);
+}
+
+/* How much of what the heap holds is not with the program, in percent. */
+static unsigned idle_percent(const struct row *r) {
+	uint64_t all = r->live + r->idle;
+	return all != 0 ? (unsigned)(waste_of(r) * 100 / (all > waste_of(r) ? all : waste_of(r))) : 0;
+}
+
+static const char *colour(bool on, unsigned percent) {
+	return !on ? "" : percent >= 50 ? "\033[31m" : percent >= 25 ? "\033[33m" : "\033[32m";
+}
+
+static void print_head(const struct rows *rows, bool colours) {
+	uint64_t rss = 0, live = 0, waste = 0;
+	for (size_t i = 0; i < rows->count; i++) {
+		rss += rows->row[i].rss;
+		live += rows->row[i].live;
+		waste += waste_of(&rows->row[i]);
+	}
+	printf("%zu processes use HAKMEM: %s resident, %s live, %s idle or unused", rows->count,
+	       amount_of(rss).text, amount_of(live).text, amount_of(waste).text);
+	if (rows->denied != 0)
+		printf("; %zu may not be read", rows->denied);
+	printf("\n%s%8s %-15s %7s %7s %7s %7s %7s %5s %7s %6s%s\n", colours ? "\033[1m" : "", "PID", "PROGRAM",
+	       "RSS", "MAPPED", "LIVE", "IDLE", "UNUSED", "WASTE", "WORST", "HEAPS", colours ? "\033[0m" : "");
+}
+
+static void print_row(const struct row *r, bool colours) {
+	char worst[24] = "-";
+	if (r->worst != 0)
+		snprintf(worst, sizeof worst, "%llu", (unsigned long long)r->worst);
+	printf("%8d %-15.15s %7s %7s %7s %7s %7s %s%4u%%%s %7s %6llu\n", (int)r->pid, r->name, amount_of(r->rss).text,
+	       amount_of(r->committed).text, amount_of(r->live).text, amount_of(r->idle).text,
+	       amount_of(r->unused).text, colour(colours, idle_percent(r)), idle_percent(r), colours ? "\033[0m" : "",
+	       worst, (unsigned long long)r->heaps);
+}
+
+static void print_once(size_t most) {
+	struct rows rows = { 0 };
+	bool colours = screen_has_colour();
+	process_each(add, &rows);
+	if (rows.count != 0)
+		qsort(rows.row, rows.count, sizeof *rows.row, compare);
+	screen_begin();
+	print_head(&rows, colours);
+	for (size_t i = 0; i < rows.count && i < most; i++)
+		print_row(&rows.row[i], colours);
+	free(rows.row);
+}
+
+static int run(int argc, char **argv) {
+	double every = 2;
+	long times = screen_is_terminal() ? 0 : 1;
+	for (int i = 1; i < argc; i++) {
+		const char *next = i + 1 < argc ? argv[i + 1] : "";
+		if (strcmp(argv[i], "--waste") == 0)
+			order = BY_WASTE;
+		else if (strcmp(argv[i], "--once") == 0)
+			times = 1;
+		else if (strcmp(argv[i], "--watch") != 0)
+			return misused("top: what is '%s'?", argv[i]);
+		else if (!parse_seconds("top", next, &every))
+			return TOOL_USAGE;
+		else
+			times = 0, i++;
+	}
+	do {
+		unsigned rows, columns;
+		screen_size(&rows, &columns);
+		print_once(screen_is_terminal() && times != 1 && rows > 3 ? rows - 3 : SIZE_MAX);
+	} while (times != 1 && screen_wait(every));
+	return TOOL_OK;
+}
+
+const struct command command_top = {
+	.name = "top",
+	.summary = "all processes that use HAKMEM, the largest first",
+	.usage = "usage: hakmem top [--waste] [--once | --watch SECONDS]\n"
+	         "\n"
+	         "  --waste           sorted by waste, not by resident memory\n"
+	         "  --once            not again and again; so it is, too, when piped\n"
+	         "  --watch SECONDS   how often; 2 if not said\n"
+	         "\n"
+	         "RSS: resident memory of the process. MAPPED: by HAKMEM. LIVE: blocks that the program has.\n"
+	         "IDLE: free blocks and free memory kept. UNUSED: bytes of live blocks that were not asked for, an\n"
+	         "estimate. WASTE: idle and unused, of all. WORST: block size with the most of both. HEAPS: with a\n"
+	         "thread.\n",
+	.run = run,
+};
