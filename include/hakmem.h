@@ -130,6 +130,22 @@ int hak_owns(const void *ptr) HAK_NOEXCEPT;
    Returns 1 if any was given back, else 0. */
 int hak_trim(size_t keep) HAK_NOEXCEPT;
 
+/* ---- Heap profile ---- */
+
+/* Begins a heap profile: from here on allocations are sampled, one in `mean` bytes on average (512 KiB is
+   usual), with where they were made. What an earlier profile held is forgotten. Returns 0, EBUSY while
+   sampling, EINVAL for a mean of 0 or above 1 GiB, or ENOMEM; errno is untouched. */
+int hak_profile_start(size_t mean) HAK_NOEXCEPT;
+
+/* Takes no more samples. Blocks in the profile are still noticed when they are freed. */
+void hak_profile_stop(void) HAK_NOEXCEPT;
+
+/* Writes the profile, as it is now, to a file that pprof reads: what lives and all that was allocated, by
+   stack. In `path` %p stands for the process id, %e for the program's name. Returns 0, ENODATA if no
+   profile was begun, or why the file cannot be written; errno is untouched. Async-signal-safe. */
+HAK_ATTR(nonnull(1))
+int hak_profile_write(const char *path) HAK_NOEXCEPT;
+
 /* ---- First-class heaps ---- */
 
 /* A heap whose blocks can be freed all at once. Its functions may be called by any thread, several
@@ -167,7 +183,8 @@ struct hak_stats_class {
 	uint64_t slabs;
 	uint64_t live;   /* blocks that the program has */
 	uint64_t cached; /* free blocks in caches of threads, or on the way from one to another */
-	uint64_t free;   /* other free blocks, and those that were never handed out */
+	uint64_t free;   /* other free blocks */
+	uint64_t fresh;  /* never handed out: they cost no memory yet */
 	uint64_t unused; /* bytes of the live blocks that were not asked for: an estimate from samples */
 	uint64_t allocs, frees; /* calls, under HAKMEM_STATS=ops only */
 };
@@ -187,11 +204,13 @@ struct hak_stats {
 
 	/* now */
 	uint64_t committed, committed_peak; /* mapped, metadata included */
+	uint64_t mapped;                    /* for blocks: SuperSlabs, and what large blocks have of their own */
 	uint64_t resident;                  /* at most: what was used and not given back since */
 	uint64_t live, live_blocks;         /* blocks that the program has; how many */
 	uint64_t unused;                    /* of that, not asked for: an estimate */
-	uint64_t cached;                    /* free blocks in caches of threads and on the way between them */
-	uint64_t slab_free;                 /* free or never used blocks in slabs */
+	uint64_t cached, cached_blocks;     /* free blocks in caches of threads and on the way between them */
+	uint64_t slab_free;                 /* other free blocks in slabs */
+	uint64_t slab_fresh;                /* blocks that cost no memory yet */
 	uint64_t dirty, dirty_peak;         /* free granules that may be resident */
 	uint64_t clean;                     /* free granules that cost no memory */
 	uint64_t bigcache;                  /* freed large blocks, kept */
@@ -209,7 +228,7 @@ struct hak_stats {
 	uint64_t refill_spare, refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt,
 	         refill_hole, refill_fresh; /* where blocks came from then */
 	uint64_t full_bins, home_blocks;    /* bins that ran over; blocks that went back to their slabs */
-	uint64_t remote_blocks, remote_batches; /* freed by another thread than their slab's */
+	uint64_t remote_blocks, remote_batches; /* freed by another thread than their slab's, with a heap */
 	uint64_t drained_blocks;            /* of those, taken up by their slab's thread */
 	uint64_t foreign_frees;             /* pointers handed on to libc */
 	uint64_t slabs_deleted;

@@ -6,6 +6,9 @@
 
 #include "abi/entry.h"
 #include "abi/lifecycle.h"
+#include "front/sampling.h"
+#include "observe/profile.h"
+#include "observe/sample.h"
 
 #define API HAK_EXPORT
 
@@ -116,7 +119,11 @@ API void *hak_expand(void *ptr, size_t size) {
 		return NULL;
 	if (size <= entry_usable_size(ptr))
 		return ptr;
-	return block_resize(ptr, size, true) ? ptr : NULL;
+	if (!block_resize(ptr, size, true))
+		return NULL;
+	if (HAK_UNLIKELY(sample_has_blocks()) && size > SC_MAX_SIZE)
+		sample_resized(hak_tcache.heap, ptr, ptr, size, __builtin_return_address(0));
+	return ptr;
 }
 
 API int hak_owns(const void *ptr) {
@@ -128,6 +135,28 @@ API int hak_trim(size_t keep) {
 	return entry_trim(keep);
 }
 
+/* ---- heap profile ---- */
+
+API int hak_profile_start(size_t mean) {
+	if (mean == 0 || mean > HAK_GIB)
+		return EINVAL;
+	lifecycle_init();
+	lifecycle_repair_if_due();
+	int saved = errno;
+	bool done = sample_start(mean);
+	errno = saved;
+	return done ? 0 : sample_is_on() ? EBUSY : ENOMEM;
+}
+
+API void hak_profile_stop(void) {
+	lifecycle_repair_if_due();
+	sample_stop();
+}
+
+API int hak_profile_write(const char *path) {
+	return profile_write(path);
+}
+
 /* ---- first-class heaps ---- */
 
 /* Whoever uses a heap comes by here before it takes a lock. */
@@ -137,9 +166,13 @@ static struct locked_heap *of_public(hak_heap_t *heap) {
 }
 
 static void *heap_alloc(hak_heap_t *heap, size_t size, size_t align, bool zero) {
-	void *p = locked_heap_alloc(of_public(heap), size, align, zero);
+	struct locked_heap *lh = of_public(heap);
+	struct heap *mine = hak_tcache.heap;
+	void *p = locked_heap_alloc(lh, size, align, zero);
 	if (p == NULL)
 		errno = ENOMEM;
+	else if (HAK_UNLIKELY(mine != NULL && mine->sampling != NULL))
+		sample_heap_block(mine, lh, p, size, __builtin_return_address(0));
 	return p;
 }
 
@@ -202,6 +235,9 @@ API void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size
 }
 
 API void hak_heap_destroy(hak_heap_t *heap) {
-	if (heap != NULL)
-		locked_heap_destroy(of_public(heap));
+	if (heap == NULL)
+		return;
+	if (HAK_UNLIKELY(sample_has_blocks()))
+		sample_heap_destroyed(of_public(heap));
+	locked_heap_destroy(of_public(heap));
 }

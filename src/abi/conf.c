@@ -3,6 +3,7 @@
 
 #include "abi/conf_file.h"
 #include "abi/conf_table.h"
+#include "base/bits.h"
 #include "os/os.h"
 
 enum { SAID_MOST = 20 }; /* lines about what was not understood: a file may be anything */
@@ -134,6 +135,8 @@ static void read_environment(struct reading *r, char *const *env) {
 
 /* Fills in, after the fact, what the profile says and its own source or a later one does not. */
 static void apply_profile(struct reading *r) {
+	if (hak_settings.profile == 0)
+		return; /* it says nothing */
 	bool by_env = (r->env & bit_of(CONF_profile)) != 0;
 	uint64_t explicit = by_env ? r->env : r->env | r->file;
 	struct settings wanted = hak_settings;
@@ -156,6 +159,20 @@ static void read_all(struct reading *r, struct os_file file, char *const *env) {
 	apply_profile(r);
 }
 
+/* Now, since later a sandbox may forbid to open anything. */
+static void ask_for_limit(bool say) {
+	size_t bytes = os_cgroup_limit("/proc/self/cgroup", "/sys/fs/cgroup");
+	hak_settings.limit = bytes != 0 ? max_size(bytes - bytes / 20, 4 * HAK_MIB) : 0;
+	if (!say)
+		return;
+	struct line l;
+	line_begin(&l);
+	line_str(&l, bytes != 0 ? "the control group's limit is " : "the control group has no limit");
+	if (bytes != 0)
+		line_dec(&l, bytes);
+	line_write(&l);
+}
+
 void conf_load_from(const char *path, char *const *env) {
 	struct settings defaults = hak_settings;
 	struct os_file file = os_file_open(path);
@@ -170,6 +187,8 @@ void conf_load_from(const char *path, char *const *env) {
 	}
 	if (file.fd >= 0)
 		os_file_close(file.fd);
+	if (hak_settings.limit == LIMIT_CGROUP)
+		ask_for_limit(hak_settings.verbose);
 }
 
 void conf_load(char *const *env) {

@@ -49,14 +49,13 @@ struct reader {
 /* By its real path, and by the one it was started with: /usr/bin/cc may be a link to gcc. What a
    privileged program is called is up to its caller. */
 static bool is_this_program(struct reader *r, struct text pattern) {
+	bool may_go_by_start = !os_facts.secure && os_facts.started_as != NULL;
+	if (may_go_by_start && conf_exe_matches(pattern, text_of(os_facts.started_as)))
+		return true; /* the other way costs half of all that reading a file does */
 	if (!r->have_path)
 		r->path_len = os_executable(r->path, sizeof r->path);
 	r->have_path = true;
-	if (r->path_len != 0 && conf_exe_matches(pattern, (struct text){ r->path, r->path_len }))
-		return true;
-	if (os_facts.secure || os_facts.started_as == NULL)
-		return false;
-	return conf_exe_matches(pattern, text_of(os_facts.started_as));
+	return r->path_len != 0 && conf_exe_matches(pattern, (struct text){ r->path, r->path_len });
 }
 
 /* ---- lines ---- */
@@ -114,6 +113,12 @@ static size_t take_whole_lines(struct reader *r, char *buf, size_t len) {
 	return len - at;
 }
 
+/* The last line need not end in a newline. */
+static void take_rest(struct reader *r, const char *buf, size_t len) {
+	if (len != 0 || r->too_long)
+		take_line(r, (struct text){ buf, len });
+}
+
 static void read_file(int fd, bool all, conf_line_fn *fn, void *arg) {
 	char buf[CONF_LINE_MAX + 1];
 	struct reader r;
@@ -127,13 +132,15 @@ static void read_file(int fd, bool all, conf_line_fn *fn, void *arg) {
 		size_t room = sizeof buf - kept, left = CONF_FILE_MAX - offset;
 		size_t got = os_file_read(fd, buf + kept, room < left ? room : left, offset);
 		if (got == 0) {
-			/* The last line need not end in a newline. */
-			if (kept != 0 || r.too_long)
-				take_line(&r, (struct text){ buf, kept });
+			take_rest(&r, buf, kept);
 			return;
 		}
 		offset += got;
 		kept = take_whole_lines(&r, buf, kept + got);
+		if (got < room && got < left) { /* that was the end: a system call less */
+			take_rest(&r, buf, kept);
+			return;
+		}
 		if (kept == sizeof buf) {
 			r.too_long = true;
 			kept = 0;

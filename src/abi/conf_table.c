@@ -4,7 +4,7 @@
 #include "build_options.h"
 
 #define SETTING(name, kind, field, low, high, words, text, meaning) \
-	{ #name, words, KIND_##kind, sizeof(((struct settings *)0)->field), \
+	{ words, KIND_##kind, sizeof(((struct settings *)0)->field), \
 	  offsetof(struct settings, field), low, high },
 const struct setting conf_table[] = {
 #include "abi/conf_table.def"
@@ -12,8 +12,15 @@ const struct setting conf_table[] = {
 #undef SETTING
 static_assert(sizeof conf_table / sizeof *conf_table <= 64, "sets of rows are 64-bit masks");
 
+/* By themselves: every process that has a file of settings searches them, with cold caches. */
+#define SETTING(name, ...) #name,
+const char conf_names[][CONF_NAME] = {
+#include "abi/conf_table.def"
+};
+#undef SETTING
+
 #define PROFILE(name, lines) lines,
-static const char profile_lines[][64] = {
+static const char profile_lines[][160] = {
 #include "abi/conf_table.def"
 };
 #undef PROFILE
@@ -32,6 +39,10 @@ struct text conf_profile_lines(uint32_t profile) {
 
 /* ---- numbers and words ---- */
 
+static bool is_number(const struct setting *s) {
+	return s->kind == KIND_COUNT || s->kind == KIND_SIZE || s->kind == KIND_MS;
+}
+
 static struct text words_of(const struct setting *s) {
 	switch (s->kind) {
 	case KIND_BOOL: return text_of(bool_words);
@@ -40,10 +51,15 @@ static struct text words_of(const struct setting *s) {
 	}
 }
 
-/* The place of `t` among the words. */
+/* What the first word means: 0, unless that is a number of its own. */
+static int64_t first_word(const struct setting *s) {
+	return is_number(s) && s->low <= 0 ? s->low - 1 : 0;
+}
+
+/* What `t` means if it is one of the words. */
 static bool find_word(const struct setting *s, struct text t, int64_t *valuep) {
 	struct text rest = words_of(s), word;
-	for (int64_t i = 0; text_next(&rest, ' ', &word); i++)
+	for (int64_t i = first_word(s); text_next(&rest, ' ', &word); i++)
 		if (text_is(t, word)) {
 			*valuep = s->kind == KIND_BOOL ? i & 1 : i;
 			return true;
@@ -98,8 +114,7 @@ static enum conf_verdict take_text(const struct setting *s, struct text t, struc
 static enum conf_verdict parse(const struct setting *s, struct text t, int64_t *valuep) {
 	if (find_word(s, t, valuep))
 		return CONF_TAKEN;
-	bool is_number = s->kind == KIND_COUNT || s->kind == KIND_SIZE || s->kind == KIND_MS;
-	return is_number ? parse_number(s, t, valuep) : CONF_BAD_VALUE;
+	return is_number(s) ? parse_number(s, t, valuep) : CONF_BAD_VALUE;
 }
 
 /* ---- fields ---- */
@@ -138,9 +153,9 @@ enum conf_verdict conf_assign(struct settings *to, struct text assignment, enum 
 	struct text name = text_trim((struct text){ assignment.at, before });
 	struct text value = text_trim((struct text){ eq + 1, assignment.len - before - 1 });
 	for (unsigned row = 0; row < CONF_ROWS; row++) {
-		const struct setting *s = &conf_table[row];
-		if (!text_is(name, text_of(s->name)))
+		if (!text_is_word(name, conf_names[row]))
 			continue;
+		const struct setting *s = &conf_table[row];
 		int64_t v;
 		enum conf_verdict verdict = s->kind == KIND_TEXT ? take_text(s, value, to) : parse(s, value, &v);
 		if (verdict == CONF_TAKEN) {
@@ -154,7 +169,7 @@ enum conf_verdict conf_assign(struct settings *to, struct text assignment, enum 
 }
 
 void conf_print_name(struct line *l, enum conf_row row) {
-	line_str(l, conf_table[row].name);
+	line_str(l, conf_names[row]);
 }
 
 void conf_print_value(struct line *l, enum conf_row row, const struct settings *from) {
@@ -165,7 +180,7 @@ void conf_print_value(struct line *l, enum conf_row row, const struct settings *
 	}
 	int64_t v = get(s, from);
 	struct text rest = words_of(s), word;
-	for (int64_t i = 0; text_next(&rest, ' ', &word); i++)
+	for (int64_t i = first_word(s); text_next(&rest, ' ', &word); i++)
 		if (i == v) {
 			line_text(l, word.at, word.len);
 			return;

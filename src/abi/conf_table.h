@@ -19,14 +19,15 @@ enum setting_kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE,
 
 /* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
 struct setting {
-	char name[20];
-	char words[20];
+	char words[40];
 	uint8_t kind;
 	uint8_t size;    /* of the field, bytes */
 	uint16_t offset;
 	int64_t low, high;
 };
 extern HAK_HIDDEN const struct setting conf_table[];
+enum { CONF_NAME = 20 }; /* bytes of a setting's name, with the NUL */
+extern HAK_HIDDEN const char conf_names[][CONF_NAME];
 extern HAK_HIDDEN const char conf_profile_names[]; /* separated by spaces */
 
 /* What became of an assignment or a line. */

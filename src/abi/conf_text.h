@@ -30,6 +30,14 @@ static inline bool text_is(struct text t, struct text word) {
 	return true;
 }
 
+/* The same for a terminated word, which is mostly another one. */
+static inline bool text_is_word(struct text t, const char *word) {
+	for (size_t i = 0; i < t.len; i++)
+		if (text_lower(t.at[i]) != word[i] || word[i] == '\0')
+			return false;
+	return word[t.len] == '\0';
+}
+
 static inline bool text_is_space(char c) {
 	return c == ' ' || c == '\t' || c == '\r';
 }

@@ -44,6 +44,7 @@ __attribute__((used)) const uint32_t hak_descriptor_layout[] = {
 /* Name and description of a note are padded to 4 bytes. The numbers are checked below. */
 #define FORMAT 1
 #define BYTES 32
+#define ROOTS 17
 __asm__(".pushsection .note.hakmem, \"a\", %note\n"
         ".balign 4\n"
         ".long 7, " TEXT(BYTES) ", 1\n"
@@ -54,13 +55,13 @@ __asm__(".pushsection .note.hakmem, \"a\", %note\n"
         ".type hak_descriptor, %object\n"
         ".size hak_descriptor, " TEXT(BYTES) "\n"
         "hak_descriptor:\n"
-        ".long " TEXT(FORMAT) ", 16\n"
+        ".long " TEXT(FORMAT) ", " TEXT(ROOTS) "\n"
         ".quad hak_descriptor_roots - .\n"
         ".quad hak_descriptor_layout - .\n"
         ".quad hak_descriptor_version - .\n"
         ".popsection\n");
 static_assert(sizeof(struct descriptor) == BYTES && DESCRIPTOR_FORMAT == FORMAT, "as the note says");
-static_assert(DESCRIPTOR_ROOTS == 16 && DESCRIPTOR_NOTE_TYPE == 1, "as the note says");
+static_assert(DESCRIPTOR_ROOTS == ROOTS && DESCRIPTOR_NOTE_TYPE == 1, "as the note says");
 static_assert(sizeof DESCRIPTOR_NOTE == 7, "as the note says");
 
 static void set_root(enum descriptor_root root, const void *address) {
@@ -81,6 +82,7 @@ void descriptor_init(void) {
 	set_root(ROOT_NURSERY, &hak_nursery);
 	set_root(ROOT_SETTINGS, &hak_settings);
 	set_root(ROOT_SETTING_ROWS, conf_table);
+	set_root(ROOT_SETTING_NAMES, conf_names);
 	set_root(ROOT_PROFILE_NAMES, conf_profile_names);
 	set_root(ROOT_CLASSES, hak_size_classes);
 	set_root(ROOT_HEAPS, heap_registry_first());

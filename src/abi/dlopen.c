@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/compiler.h"
+#include "observe/profile.h"
 
 typedef void *dlopen_fn(const char *, int);
 
@@ -23,6 +24,9 @@ static_assert(RTLD_DEEPBIND == 8, "the constant in the assembly below");
 
 dlopen_fn *hak_find_dlopen(void);
 __attribute__((used, visibility("hidden"))) dlopen_fn *hak_find_dlopen(void) {
+	/* Loads a library, which it may not amid loading another. */
+	if (profile_is_due())
+		profile_begin();
 	dlopen_fn *fn = atomic_load_explicit(&real, memory_order_relaxed);
 	if (fn == NULL && dlsym != NULL) {
 		*(void **)&fn = dlsym(RTLD_NEXT, "dlopen");

@@ -6,19 +6,26 @@
 #include "abi/libc.h"
 #include "abi/lifecycle.h"
 #include "base/settings.h"
+#include "front/sampling.h"
+#include "observe/profile.h"
+#include "observe/sample.h"
 
 static bool goes_to_libc(size_t size) {
 	return hak_settings.disable || (!hak_settings.wrap_tiny && size <= SC_TINY_MAX);
 }
 
-static void *alloc_here(size_t size, size_t align, bool zero) {
+static void *alloc_here(size_t size, size_t align, bool zero, const void *caller) {
 	struct heap *h = lifecycle_heap();
+	if (profile_is_due())
+		profile_begin();
 	if (h == NULL) {
 		struct locked_heap *late = lifecycle_late_heap();
 		return late != NULL ? locked_heap_alloc(late, size, align, zero) : NULL;
 	}
 	heap_enter(h);
-	void *p = alloc_block(h, size, align, zero);
+	sampling_look(h);
+	void *p = HAK_LIKELY(h->sampling == NULL) ? alloc_block(h, size, align, zero) :
+		sample_alloc(h, size, align, zero, caller);
 	heap_leave(h);
 	return p;
 }
@@ -30,7 +37,7 @@ void *entry_alloc(size_t size, size_t align, bool zero) {
 		if (have)
 			return p;
 	}
-	void *p = alloc_here(size, align, zero);
+	void *p = alloc_here(size, align, zero, __builtin_return_address(0));
 	if (HAK_UNLIKELY(p == NULL))
 		errno = ENOMEM;
 	return p;
@@ -42,16 +49,20 @@ static void require_libcs(enum misuse_op op, const void *ptr) {
 		misuse_invalid(op, (uintptr_t)ptr);
 }
 
-void entry_free(void *ptr) {
+HAK_NOINLINE static void free_slowly(void *ptr) {
 	if (ptr == NULL)
 		return;
 	/* The bins this thread frees into take blocks from here on only if it has a heap; a thread that
 	   frees before it allocates anything does not need one. */
 	struct heap *h = hak_tcache.heap;
-	if (h != NULL)
+	if (h != NULL) {
 		heap_enter(h);
-	else
+		sampling_look(h);
+	} else {
 		lifecycle_repair_if_due();
+	}
+	if (HAK_UNLIKELY(sample_has_blocks()))
+		sample_freed(ptr);
 	bool ours = free_block(h, ptr);
 	if (h != NULL)
 		heap_leave(h);
@@ -61,6 +72,11 @@ void entry_free(void *ptr) {
 		COUNT(h->count.foreign_free);
 	require_libcs(OP_FREE, ptr);
 	libc_free(ptr);
+}
+
+void entry_free(void *ptr) {
+	if (!sampling_free(ptr))
+		free_slowly(ptr);
 }
 
 void *entry_calloc(size_t count, size_t size) {
@@ -79,6 +95,13 @@ void *entry_aligned(size_t align, size_t size) {
 	if (align <= ALLOC_ALIGN)
 		return entry_malloc(size);
 	return entry_alloc(size, align, false);
+}
+
+/* A large block has changed its size, and its place maybe: to a profile that is another block. */
+static void *resized(const void *old, void *ptr, size_t size, const void *caller) {
+	if (HAK_UNLIKELY(sample_has_blocks()) && size > SC_MAX_SIZE)
+		sample_resized(hak_tcache.heap, old, ptr, size, caller);
+	return ptr;
 }
 
 /* A new block with the contents of the old one. A block that cannot shrink stays. */
@@ -111,11 +134,12 @@ void *entry_realloc(void *ptr, size_t size) {
 		errno = ENOMEM;
 		return NULL;
 	}
+	const void *caller = __builtin_return_address(0);
 	if (block_resize(ptr, size, false))
-		return ptr;
+		return resized(ptr, ptr, size, caller);
 	void *moved = block_move(ptr, size);
 	int saved = errno;
-	void *p = moved != NULL ? moved : realloc_copy(ptr, old, size);
+	void *p = moved != NULL ? resized(ptr, moved, size, caller) : realloc_copy(ptr, old, size);
 	if (p != NULL)
 		errno = saved;
 	return p;

@@ -10,8 +10,12 @@
 #include "abi/descriptor.h"
 #include "base/settings.h"
 #include "front/alloc.h"
+#include "front/background.h"
 #include "front/bigcache.h"
 #include "front/large.h"
+#include "observe/crash.h"
+#include "observe/profile.h"
+#include "observe/sample.h"
 #include "observe/stats.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
@@ -42,6 +46,8 @@ static void load_settings(char *const *env) {
 		return;
 	process.settings_loaded = true;
 	conf_load(env);
+	os_name_early_maps();
+	background_init();
 }
 
 static void fork_prepare(void);
@@ -52,7 +58,7 @@ static void fork_child(void);
 static void register_fork_handlers(void) {
 	/* Relaxed: once is enough, and no more than that. */
 	if (!atomic_exchange_explicit(&process.has_fork_handlers, true, memory_order_relaxed))
-		pthread_atfork(fork_prepare, NULL, fork_child);
+		pthread_atfork(fork_prepare, background_release, fork_child);
 }
 
 void lifecycle_init(void) {
@@ -79,15 +85,18 @@ void lifecycle_init(void) {
 __attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
 	lifecycle_init();
 	load_settings(env);
+	crash_init();
+	profile_init();
 	stats_begin();
 }
 
 /* Linked with -z initfirst, it also runs after the destructors of the other libraries. */
 __attribute__((destructor(101))) static void destructor(void) {
-	if (hak_settings.stats == STATS_OFF)
-		return;
+	background_stop();
 	lifecycle_repair_if_due();
-	stats_end();
+	profile_end();
+	if (hak_settings.stats != STATS_OFF)
+		stats_end();
 }
 
 struct locked_heap *lifecycle_late_heap(void) {
@@ -114,6 +123,7 @@ void lifecycle_thread_exit(void) {
 	t->torn_down = true;
 	t->tag = 0;
 	t->heap = NULL;
+	t->sampling = NULL;
 	if (h == NULL)
 		return;
 	heap_enter(h);
@@ -150,6 +160,7 @@ static void detach(struct tcache *t) {
 	struct heap *h = t->heap;
 	t->tag = 0;
 	t->heap = NULL;
+	t->sampling = NULL;
 	heap_retire(h);
 }
 
@@ -233,15 +244,24 @@ static void repair_shared(void) {
 	repair(meta_lock(), meta_reset);
 	repair(&process.lock, NULL);
 	locked_heap_repair_after_fork();
+	sample_after_fork();
 }
 
+static bool is_interrupted(void) {
+	return hak_tcache.heap != NULL && hak_tcache.heap->busy;
+}
+
+/* The purge thread is not one the C library knows of. If this very thread was interrupted, the other may be
+   waiting for it: then it has nothing half done that matters. */
 static void fork_prepare(void) {
-	process.was_threaded = !__libc_single_threaded;
+	bool alone = background_hold() || is_interrupted();
+	process.was_threaded = !__libc_single_threaded || !alone;
 }
 
 static void fork_child(void) {
 	struct heap *mine = hak_tcache.heap;
-	bool interrupted = mine != NULL && mine->busy;
+	bool interrupted = is_interrupted();
+	background_after_fork();
 	if (interrupted) {
 		heap_forsake(mine);
 		hak_tcache = (struct tcache){ .exit_is_seen = hak_tcache.exit_is_seen,

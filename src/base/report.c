@@ -59,13 +59,38 @@ const char *report_program(void) {
 	return slash != NULL ? slash + 1 : name;
 }
 
-void line_write(struct line *l) {
+static void line_pattern(struct line *l, const char *pattern) {
+	for (; *pattern != '\0'; pattern++) {
+		if (*pattern != '%' || (pattern[1] != 'p' && pattern[1] != 'e'))
+			line_char(l, *pattern);
+		else if (*++pattern == 'p')
+			line_dec(l, (uint64_t)getpid());
+		else
+			line_str(l, report_program());
+	}
+}
+
+bool report_path(char *path, size_t size, const char *pattern) {
+	struct line l = { .len = 0 };
+	line_pattern(&l, pattern);
+	if (l.len >= size || l.len >= sizeof l.text - 1)
+		return false;
+	memcpy(path, l.text, l.len);
+	path[l.len] = '\0';
+	return true;
+}
+
+void line_end(struct line *l) {
 	line_str(l, " in ");
 	line_str(l, report_program());
 	line_char(l, '[');
 	line_dec(l, (uint64_t)getpid());
 	line_char(l, ']');
 	l->text[l->len++] = '\n';
+}
+
+void line_write(struct line *l) {
+	line_end(l);
 	const char *at = l->text;
 	size_t left = l->len;
 	while (left > 0) {

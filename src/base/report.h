@@ -22,13 +22,18 @@ void line_text(struct line *l, const char *s, size_t len);
 void line_dec(struct line *l, uint64_t value);
 void line_ptr(struct line *l, const void *p);
 
+/* `pattern` with %p replaced by the id of the process, %e by the name of the program. False: does not fit. */
+bool report_path(char *path, size_t size, const char *pattern);
 /* The program's name; never NULL. */
 const char *report_program(void);
 
 /* Starts "hakmem: ". */
 void line_begin(struct line *l);
 
-/* Ends with " in NAME[PID]", writes the line to standard error. */
+/* Ends with " in NAME[PID]" and a newline. */
+void line_end(struct line *l);
+
+/* line_end, then writes the line to standard error. */
 void line_write(struct line *l);
 
 /* line_write, then abort(). */

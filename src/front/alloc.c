@@ -7,12 +7,12 @@
 #include "front/bigcache.h"
 #include "front/locked_heap.h"
 #include "front/nursery.h"
+#include "front/sampling.h"
 #include "space/purge.h"
 
 /* ---- allocating ---- */
 
-/* The class for a request, or 0: it is a large one. */
-static unsigned class_for(size_t size, size_t align) {
+unsigned alloc_class(size_t size, size_t align) {
 	if (size > SC_MAX_SIZE || align > SC_MAX_SIZE)
 		return 0;
 	return align <= ALLOC_ALIGN ? sc_of(size) : sc_of_aligned(size, align);
@@ -22,6 +22,7 @@ static unsigned class_for(size_t size, size_t align) {
 static void *alloc_first(struct heap *h, unsigned sc, size_t align) {
 	if (!h->is_first || h->classes[sc].all.first != NULL || align > ALLOC_ALIGN)
 		return NULL;
+	heap_tick(h);
 	return nursery_alloc(sc);
 }
 
@@ -67,10 +68,19 @@ static void count_request(struct heap *h, unsigned sc, size_t size) {
 }
 
 static void *try_alloc(struct heap *h, size_t size, size_t align, bool zero) {
-	unsigned sc = class_for(size, align);
+	unsigned sc = alloc_class(size, align);
 	if (HAK_STATS)
 		count_request(h, sc, size);
 	return sc != 0 ? alloc_small(h, sc, align, zero) : alloc_large(size, align, zero);
+}
+
+/* Caches of this heap, and BigCache. */
+static bool release_caches(struct heap *h, size_t keep) {
+	uint64_t deleted = h->count.slab_deleted;
+	heap_flush(h);
+	bool any = h->count.slab_deleted != deleted;
+	any |= bigcache_release(keep);
+	return any;
 }
 
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
@@ -80,7 +90,8 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 	if (HAK_LIKELY(p != NULL))
 		return p;
 	/* The system has no more: give back what nobody needs and ask once more. */
-	release_memory(h, 0);
+	release_caches(h, 0);
+	purge_release_empty();
 	return try_alloc(h, size, align, zero);
 }
 
@@ -91,10 +102,7 @@ size_t good_size(size_t size) {
 }
 
 bool release_memory(struct heap *h, size_t keep) {
-	uint64_t deleted = h->count.slab_deleted;
-	heap_flush(h);
-	bool any = h->count.slab_deleted != deleted;
-	any |= bigcache_release(keep);
+	bool any = release_caches(h, keep);
 	any |= purge_all(keep);
 	return any;
 }
@@ -104,6 +112,8 @@ bool release_memory(struct heap *h, size_t keep) {
 static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 	unsigned sc = slab_class_at(s, block);
 	struct bin *b = &h->bins[sc];
+	if (HAK_UNLIKELY(h->sampling != NULL) && sampling_put(h, sc, block))
+		return;
 	if (b->room <= 0)
 		heap_make_room(h, sc);
 	b->room--;
@@ -118,8 +128,10 @@ static bool is_locked_heaps(struct slab *s) {
 }
 
 static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
-	if (h != NULL && !h->locked && !is_locked_heaps(s)) {
+	/* Those of a thread without a heap are seen only when their slab's owner takes them up. */
+	if (h != NULL)
 		COUNT(h->count.remote_free);
+	if (h != NULL && !h->locked && !is_locked_heaps(s)) {
 		outbox_add(&h->outbox, s, block);
 		return;
 	}
@@ -211,8 +223,11 @@ bool block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
 bool block_resize(void *ptr, size_t size, bool wasteful) {
 	size_t old;
 	struct large *l = large_of((uintptr_t)ptr);
-	if (l != NULL)
-		return size > SC_MAX_SIZE ? large_resize(l, size) : wasteful;
+	if (l != NULL) {
+		/* One that is large for its alignment may hold less than a small block. */
+		bool must_grow = wasteful && size > l->usable;
+		return size > SC_MAX_SIZE || must_grow ? large_resize(l, size) : wasteful;
+	}
 	return block_usable_size(OP_REALLOC, ptr, &old) && (wasteful ? size <= old : size_fits_well(old, size));
 }
 

@@ -20,6 +20,9 @@
    `zero`. NULL: out of memory. */
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero);
 
+/* The class that serves a request, or 0: it is a large one. */
+unsigned alloc_class(size_t size, size_t align);
+
 /* Frees a block that tcache_free refused, not NULL. `h` may be NULL: the thread has no heap. False:
    not ours. */
 bool free_block(struct heap *h, void *ptr);

@@ -3,9 +3,11 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
+#include "front/background.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/pagemap.h"
+#include "space/purge.h"
 
 enum {
 	EXACT = 64,         /* bins of one granule count each */
@@ -13,7 +15,7 @@ enum {
 	BINS = EXACT + PER_DOUBLING * 26 + 1, /* up to 2^48 bytes */
 	WORDS = (BINS + 63) / 64,
 	TRIES = 8,          /* spans looked at in a bin */
-	WASTE = 16,         /* a span taken whole is at most 1/16 too long */
+	WASTE = 2,          /* a span taken whole is at most 1/2 too long */
 	CLOCK_EVERY = 64,
 	REGRET_MAX = 2,
 };
@@ -36,6 +38,7 @@ static struct {
 	uint64_t evicted_ms;    /* when the allowance last forced a span out; 0: never */
 	uint64_t regret_ms;
 	uint32_t generation;    /* of this cache: bigcache_reset begins a new one */
+	size_t automatic_max;   /* bytes; 0: not known yet */
 } cache;
 
 struct lock *bigcache_lock(void) {
@@ -263,11 +266,29 @@ static bool is_stale(const struct large *l) {
 		cache.now_ms - l->freed_ms > (uint64_t)hak_settings.purge_delay_ms;
 }
 
+/* An eighth of the memory the process may use; asked for when it first matters, since a small process never
+   needs to know. */
+static size_t automatic_max(void) {
+	static const size_t most = 512 * HAK_MIB;
+	if (cache.automatic_max == 0) {
+		size_t memory = os_memory();
+		if (memory == 0 || memory / 8 > most)
+			memory = 8 * most;
+		if (hak_settings.limit != 0)
+			memory = min_size(memory, hak_settings.limit);
+		cache.automatic_max = max_size(memory / 8, 1);
+	}
+	return cache.automatic_max;
+}
+
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
 	size_t live = space_big() * GRANULE;
-	return min_size(max_size(FLOOR, live / 4) << cache.regret, hak_settings.bigcache_max) / GRANULE;
+	size_t most = max_size(FLOOR, live / 4) << cache.regret;
+	if (hak_settings.bigcache_max != BIGCACHE_AUTO)
+		return min_size(most, hak_settings.bigcache_max) / GRANULE;
+	return (most <= FLOOR << REGRET_MAX ? most : min_size(most, automatic_max())) / GRANULE;
 }
 
 /* Takes the first `granules` of a kept span; the rest goes back. */
@@ -311,6 +332,13 @@ struct large *bigcache_take(size_t granules) {
 	}
 	lock_release(&cache.lock);
 	return l;
+}
+
+bool bigcache_has(size_t granules) {
+	lock_acquire(&cache.lock);
+	bool has = find(granules, MOST) != NULL;
+	lock_release(&cache.lock);
+	return has;
 }
 
 /* Takes a span out that the rules say must go: all of the oldest if it is stale, else as much of it
@@ -364,12 +392,23 @@ void bigcache_put(struct large *l) {
 	if (over)
 		cache.evicted_ms = cache.now_ms != 0 ? cache.now_ms : 1;
 	lock_release(&cache.lock);
+	if (HAK_UNLIKELY(hak_settings.background) && hak_settings.purge_delay_ms > 0)
+		background_poke();
 	if (look || over)
 		evict(most);
 }
 
 bool bigcache_release(size_t keep) {
 	return evict(keep / GRANULE);
+}
+
+uint64_t bigcache_due(void) {
+	uint64_t due = PURGE_NEVER;
+	lock_acquire(&cache.lock);
+	if (cache.age.first != NULL && hak_settings.purge_delay_ms >= 0)
+		due = of_age_node(cache.age.first)->freed_ms + (uint64_t)hak_settings.purge_delay_ms + 1;
+	lock_release(&cache.lock);
+	return due;
 }
 
 void bigcache_tick(void) {

@@ -24,6 +24,9 @@
 /* A span of `granules`, or a sixteenth more, out of the cache, tagged TAG_LARGE; NULL: there is none. */
 struct large *bigcache_take(size_t granules);
 
+/* Is a span kept that bigcache_take would find without joining? A hint: others may take it first. */
+bool bigcache_has(size_t granules);
+
 /* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. */
 void bigcache_put(struct large *l);
 
@@ -32,6 +35,9 @@ bool bigcache_release(size_t keep);
 
 /* Releases what is older than the purge delay. */
 void bigcache_tick(void);
+
+/* When bigcache_tick has something to do next, by os_now_ms, or PURGE_NEVER. */
+uint64_t bigcache_due(void);
 
 /* Bytes kept; where their number of granules is. */
 size_t bigcache_bytes(void);

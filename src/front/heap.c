@@ -4,18 +4,24 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/probe.h"
 #include "base/settings.h"
 #include "front/bigcache.h"
 #include "front/heap_slabs.h"
 #include "front/holes.h"
-#include "front/policy.h"
+#include "front/sampling.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "slab/pool.h"
 #include "space/meta.h"
 #include "space/purge.h"
 
-enum { RECYCLED_TRIES = 4 }; /* ready slabs looked at for blocks that were in use before */
+enum {
+	RECYCLED_TRIES = 4, /* ready slabs looked at for blocks that were in use before */
+	MANY_SWAPS = 8,     /* of bin and spare: worth a larger bin, */
+	SWAPPED_BLOCKS = 32, /* up to here: blocks that change places keep their slabs from being empty */
+	GUARD_SLABS = 4 * SUPERSLAB_GRANULES, /* TINY_LARSON_GUARD: slabs a heap takes freely */
+};
 
 /* `first` is read without the lock: it only ever grows at the front. The rest is under `lock`. */
 static struct {
@@ -53,6 +59,7 @@ static struct heap *new_heap_locked(bool locked) {
 	registry.has_first |= h->is_first;
 	h->tag = ++registry.owners << TAG_OWNER_SHIFT;
 	h->sparse_class = 1;
+	policy_init(&h->policy);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		h->classes[sc].capacity = (uint16_t)policy_initial_capacity(sc);
 	h->next = atomic_load_explicit(&registry.first, memory_order_relaxed);
@@ -64,19 +71,20 @@ static struct heap **idle_list(bool locked) {
 	return locked ? &registry.idle_locked : &registry.idle;
 }
 
+/* Relaxed: a counter. */
+static void count_thread(const struct heap *h, ptrdiff_t change) {
+	if (!h->locked)
+		__atomic_fetch_add(&hak_space.threads, (size_t)change, __ATOMIC_RELAXED);
+}
+
 static void put_idle(struct heap *h) {
+	count_thread(h, -1);
 	heap_leave(h); /* before another thread can take it up */
 	lock_acquire(&registry.lock);
 	__atomic_store_n(&h->bins, NULL, __ATOMIC_RELAXED); /* under the lock: others look, see heap_registry_first */
 	h->next_idle = *idle_list(h->locked);
 	*idle_list(h->locked) = h;
 	lock_release(&registry.lock);
-}
-
-/* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
-   it would not look like a link. */
-static uintptr_t bin_end(const struct heap *h) {
-	return link_encode((uintptr_t)h | 1);
 }
 
 struct heap *heap_acquire(struct bin *bins, bool locked) {
@@ -91,9 +99,10 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 		return NULL;
 	heap_enter(h); /* until the caller is done with setting up */
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		bins[sc] = (struct bin){ .head = bin_end(h), .room = h->classes[sc].capacity,
+		bins[sc] = (struct bin){ .head = heap_bin_end(h), .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
 	__atomic_store_n(&h->bins, bins, __ATOMIC_RELAXED);
+	count_thread(h, 1);
 	inbox_open(&h->inbox);
 	return h;
 }
@@ -112,6 +121,8 @@ void heap_count_ops(struct heap *h, struct bin *visible) {
 
 /* One of the first ready slabs that has blocks which were in use before. */
 static struct slab *take_recycled(struct heap_class *hc) {
+	if (HAK_UNLIKELY(!hak_settings.ready))
+		return NULL;
 	struct list_node *n = hc->ready.first;
 	for (unsigned i = 0; n != NULL && i < RECYCLED_TRIES; n = n->next, i++) {
 		struct slab *s = slab_of_ready_node(n);
@@ -123,7 +134,19 @@ static struct slab *take_recycled(struct heap_class *hc) {
 	return NULL;
 }
 
+/* The same without the list. */
+static struct slab *search_ready(struct heap_class *hc) {
+	for (struct list_node *n = hc->all.first; n != NULL; n = n->next)
+		if (list_is_linked(&slab_of_all_node(n)->ready)) {
+			list_remove(&slab_of_all_node(n)->ready);
+			return slab_of_all_node(n);
+		}
+	return NULL;
+}
+
 static struct slab *take_ready(struct heap_class *hc) {
+	if (HAK_UNLIKELY(!hak_settings.ready))
+		return search_ready(hc);
 	if (hc->ready.first == NULL)
 		return NULL;
 	struct slab *s = slab_of_ready_node(hc->ready.first);
@@ -139,6 +162,8 @@ static struct slab *fresh_slab(struct heap *h, unsigned sc) {
 	/* Releases the descriptor to whoever finds the tag. */
 	slab_set_tag(s, h->tag);
 	COUNT(h->count.refill_fresh);
+	policy_note_lock(&h->policy, sc);
+	heap_log_slab(h, sc, "takes a fresh one");
 	heap_add_slab(h, s);
 	return s;
 }
@@ -150,13 +175,16 @@ static struct slab *own_slab(struct heap *h, struct heap_class *hc) {
 	if (s != NULL) {
 		COUNT(h->count.refill_ready);
 		COUNT(warm->hits);
+		heap_log_slab(h, s->sc, "turns to one it has");
 		return s;
 	}
 	COUNT(warm->misses);
 	heap_drain_inbox(h);
 	s = take_ready(hc);
-	if (s != NULL)
+	if (s != NULL) {
 		COUNT(h->count.refill_inbox);
+		heap_log_slab(h, s->sc, "turns to one that others freed blocks of");
+	}
 	return s;
 }
 
@@ -166,6 +194,8 @@ static struct slab *adopt_slab(struct heap *h, unsigned sc) {
 	if (s == NULL)
 		return NULL;
 	COUNT(h->count.refill_adopt);
+	policy_note_lock(&h->policy, sc);
+	heap_log_slab(h, sc, "adopts one");
 	heap_add_slab(h, s);
 	return s;
 }
@@ -211,7 +241,7 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 }
 
 static void empty_bin(const struct heap *h, const struct heap_class *hc, struct bin *b) {
-	b->head = bin_end(h);
+	b->head = heap_bin_end(h);
 	b->room = hc->capacity;
 }
 
@@ -232,10 +262,12 @@ static void *take_spare(struct heap_class *hc, struct bin *b) {
 void heap_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc], full = *b;
+	sampling_bin_emptied(h, sc);
 	empty_bin(h, hc, b);
 	COUNT(h->count.bin_overflow);
 	if (hc->spare_count == 0) {
 		set_spare(hc, &full);
+		hc->swaps++;
 		return;
 	}
 	hc->overran = true;
@@ -248,15 +280,29 @@ void heap_make_room(struct heap *h, unsigned sc) {
 	heap_send_home(h, home);
 }
 
-static void adapt_capacity(struct heap *h, unsigned sc) {
+static void grow_bin(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	unsigned more = policy_growth(&h->policy, sc, hc->capacity);
+	hc->capacity += (uint16_t)more;
+	h->bins[sc].room += (int32_t)more;
+}
+
+/* The bin is too small for the program's rhythm if what went home when it ran over is missed now, */
+static void grow_after_overrun(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	if (!hc->overran)
 		return;
-	/* What went home when the bin ran over is missed now: it is too small for the program's rhythm. */
 	hc->overran = false;
-	unsigned more = policy_growth(sc, hc->capacity, h->grown);
-	hc->capacity += (uint16_t)more;
-	h->grown += more * (size_t)hak_size_classes[sc].size;
+	grow_bin(h, sc);
+}
+
+/* or if it changes places with the spare one all the time. */
+static void grow_after_swaps(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	if (hc->swaps < MANY_SWAPS || hc->capacity >= SWAPPED_BLOCKS)
+		return;
+	hc->swaps = 0;
+	grow_bin(h, sc);
 }
 
 /* Makes the next request of each class take the slow path, by data: its bin becomes the spare. */
@@ -266,15 +312,33 @@ static void hide_bins(struct heap *h) {
 		struct bin *b = &h->bins[sc];
 		if (hc->spare_count != 0 || b->room >= hc->capacity)
 			continue;
+		sampling_bin_emptied(h, sc);
 		set_spare(hc, b);
 		empty_bin(h, hc, b);
 	}
 }
 
+static void delete_if_empty(struct heap *h, struct slab *s) {
+	if (remote_all_home(s))
+		heap_delete_slab(h, s);
+}
+
+/* Slabs that stayed in their class though they are empty serve any class after the purge delay. */
+static void give_up_empty(struct heap *h) {
+	uint64_t now = os_now_ms();
+	if (h->kept_ms == 0)
+		h->kept_ms = now;
+	if (hak_settings.purge_delay_ms < 0 || now - h->kept_ms < (uint64_t)hak_settings.purge_delay_ms)
+		return;
+	h->kept_ms = 0;
+	h->keeps_empty = false;
+	heap_for_each_slab(h, delete_if_empty);
+}
+
 /* While anything waits to be given back, the clock is looked at every few dozen milliseconds. A program
    that all but idles would not come here for minutes: hence the hiding. */
-static void tick(struct heap *h) {
-	if (!purge_pending() && bigcache_bytes() == 0)
+void heap_tick(struct heap *h) {
+	if (!purge_pending() && bigcache_bytes() == 0 && !h->keeps_empty)
 		return;
 	uint64_t now = os_cycles();
 	if (now - h->looked < OS_CYCLES_A_MOMENT)
@@ -282,6 +346,8 @@ static void tick(struct heap *h) {
 	h->looked = now;
 	purge_tick();
 	bigcache_tick();
+	if (HAK_UNLIKELY(h->keeps_empty))
+		give_up_empty(h);
 	if (!h->locked)
 		hide_bins(h);
 }
@@ -304,17 +370,58 @@ static bool recycle_instead(struct heap *h, struct heap_class *hc) {
 	return true;
 }
 
-void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
+/* ---- what settings change ---- */
+
+static void flush_bin(struct heap *h, unsigned sc);
+
+HAK_NOINLINE static void rescore(struct heap *h) {
+	unsigned shrunk = policy_rescore(&h->policy, h->tag >> TAG_OWNER_SHIFT);
+	for (unsigned sc = 1; shrunk != 0 && sc < SC_COUNT; sc++) {
+		struct heap_class *hc = &h->classes[sc];
+		if ((shrunk >> policy_band(sc) & 1) == 0 || hc->capacity <= policy_initial_capacity(sc))
+			continue;
+		hc->capacity = (uint16_t)policy_initial_capacity(sc);
+		flush_bin(h, sc);
+	}
+}
+
+/* TINY_LARSON_GUARD: beyond the budget a fresh slab is taken only when what bins hold has been brought home and
+   was not enough; and once in a while only, since it costs as much as there are slabs. */
+static bool has_gathered(struct heap *h) {
+	if (h->slabs < GUARD_SLABS)
+		h->gathered = 0;
+	if (h->slabs < GUARD_SLABS || h->slabs < h->gathered + h->gathered / 8)
+		return false;
+	h->gathered = h->slabs;
+	heap_flush(h);
+	return true;
+}
+
+static struct slab *next_slab(struct heap *h, unsigned sc) {
+	bool pool_first = hak_settings.bind_c7 == 0 && policy_band(sc) == POLICY_BANDS - 1;
+	struct slab *s = HAK_UNLIKELY(pool_first) ? adopt_slab(h, sc) : NULL;
+	if (s == NULL)
+		s = own_slab(h, &h->classes[sc]);
+	if (s != NULL)
+		return s;
+	outbox_flush(&h->outbox);
+	return adopt_slab(h, sc);
+}
+
+static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	*zerop = false;
-	tick(h);
+	heap_tick(h);
+	if (HAK_UNLIKELY(policy_note_miss(&h->policy, sc)))
+		rescore(h);
 	COUNT(h->count.bin_miss);
 	if (hc->spare_count != 0) {
 		COUNT(h->count.refill_spare);
+		grow_after_swaps(h, sc);
 		return take_spare(hc, b);
 	}
-	adapt_capacity(h, sc);
+	grow_after_overrun(h, sc);
 	for (;;) {
 		struct slab *s = hc->current;
 		if (s != NULL) {
@@ -329,15 +436,13 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 			}
 		}
 		hc->current = NULL; /* full: what comes home from here on makes it ready */
-		s = own_slab(h, hc);
-		if (s == NULL) {
-			outbox_flush(&h->outbox);
-			s = adopt_slab(h, sc);
-		}
+		s = next_slab(h, sc);
 		if (s == NULL) {
 			void *p = holes_refill(h, sc);
 			if (p != NULL)
 				return p;
+			if (hak_settings.tiny_profile == TINY_LARSON_GUARD && has_gathered(h))
+				continue;
 			s = fresh_slab(h, sc);
 		}
 		if (s == NULL)
@@ -346,23 +451,26 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 	}
 }
 
+void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
+	HAK_PROBE2(refill, sc, hak_size_classes[sc].size);
+	void *p = refill(h, sc, zerop);
+	sampling_bin_filled(h, sc);
+	return p;
+}
+
 /* ---- flush, retire, destroy ---- */
 
 static void flush_bin(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
 	uintptr_t cached = b->head;
+	sampling_bin_emptied(h, sc);
 	empty_bin(h, hc, b);
 	heap_send_home(h, cached);
 	if (hc->spare_count == 0)
 		return;
 	hc->spare_count = 0;
 	heap_send_home(h, hc->spare);
-}
-
-static void delete_if_empty(struct heap *h, struct slab *s) {
-	if (remote_all_home(s))
-		heap_delete_slab(h, s);
 }
 
 void heap_flush(struct heap *h) {
@@ -388,6 +496,8 @@ static void close_inbox(struct heap *h) {
 
 void heap_retire(struct heap *h) {
 	heap_flush(h);
+	h->sampling = NULL;
+	h->sampling_seen = 0;
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	if (hak_settings.adopt) {
 		heap_for_each_slab(h, disown_slab);

@@ -23,6 +23,7 @@
 #include "base/list.h"
 #include "build_options.h"
 #include "front/outbox.h"
+#include "front/policy.h"
 #include "front/tcache.h"
 #include "slab/remote.h"
 
@@ -34,6 +35,7 @@ struct heap_class {
 	uint16_t spare_count; /* blocks there; 0: `spare` means nothing */
 	uint16_t capacity;    /* blocks the bin may hold */
 	bool overran;         /* since the last refill blocks went home because the bin was full */
+	uint8_t swaps;        /* times a full bin became the spare one since the capacity last grew */
 	uint32_t samples;     /* requests that found the bin empty, and how many bytes they left unused in all; */
 	uint32_t waste;       /* both are halved before they overflow */
 };
@@ -83,13 +85,19 @@ struct heap {
 	bool forsaken;           /* no thread has it, but an interrupted call may go on with it */
 	volatile bool busy;      /* its thread is inside a slow path (read after fork); heap_enter */
 	uint64_t looked;         /* at the clock, in os_cycles */
-	size_t grown;            /* bytes by which bins have grown beyond their first capacity */
+	struct policy policy;
+	uint64_t kept_ms;        /* when it was first seen that emptied slabs stay in their class; 0: not yet */
+	bool keeps_empty;        /* there may be such slabs */
+	size_t gathered;         /* slabs when all blocks were last brought home for the budget */
 	struct heap *next;       /* registry of all heaps; constant */
 	struct heap *next_idle;  /* under the registry lock */
 	struct heap_counters count;
 	struct warm_counters warm[BANDS];
 	struct ops *ops;         /* NULL: operations are not counted */
 	struct outbox outbox;
+	struct sampling *sampling; /* NULL: not sampling; front/sampling.h */
+	struct sampling *sampling_memory; /* NULL: never did */
+	uint32_t sampling_seen;  /* generation of the switch that the thread follows */
 	size_t slabs;            /* in the lists */
 	uint8_t sparse_class;    /* where the search for a sparse slab goes on */
 	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
@@ -115,9 +123,18 @@ struct heap *heap_acquire(struct bin *bins, bool locked);
    thread. */
 void heap_retire(struct heap *h);
 
+/* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
+   it would not look like a link. */
+HAK_INLINE uintptr_t heap_bin_end(const struct heap *h) {
+	return link_encode((uintptr_t)h | 1);
+}
+
 /* A block of class `sc` for an empty bin, and more in the bin. `zerop`: whether the block is known to
    be all zero. NULL: out of memory. */
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop);
+
+/* On the way through a slow path: gives back what has waited long enough, once in a while. */
+void heap_tick(struct heap *h);
 
 /* Empties the bin of class `sc`, which is full: its blocks become the spare ones, or older blocks or they
    themselves go home. */

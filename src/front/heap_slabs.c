@@ -2,6 +2,10 @@
 #include "front/heap_slabs.h"
 
 #include "base/bits.h"
+#include "base/probe.h"
+#include "base/report.h"
+#include "base/settings.h"
+#include "os/os.h"
 #include "slab/mosaic.h"
 
 static struct slab *slab_at(uintptr_t block) {
@@ -29,7 +33,22 @@ void heap_unlink_slab(struct heap *h, struct slab *s) {
 	h->slabs -= h->slabs != 0; /* it may be a forsaken heap's (heap_forsake) */
 }
 
+void heap_log_slab(const struct heap *h, unsigned sc, const char *what) {
+	struct line l;
+	if (HAK_LIKELY(!hak_settings.warm_log))
+		return;
+	line_begin(&l);
+	line_str(&l, "slabs: heap ");
+	line_dec(&l, h->tag >> TAG_OWNER_SHIFT);
+	line_str(&l, ", size ");
+	line_dec(&l, hak_size_classes[sc].size);
+	line_str(&l, ": ");
+	line_str(&l, what);
+	os_say(&l);
+}
+
 void heap_delete_slab(struct heap *h, struct slab *s) {
+	heap_log_slab(h, s->sc, "gives one back");
 	heap_unlink_slab(h, s);
 	h->count.slab_deleted++;
 	slab_delete(s);
@@ -81,9 +100,23 @@ static bool has_blocks(const struct slab *s) {
 	return s != NULL && (s->free_count != 0 || slab_has_uncarved(s));
 }
 
-/* Would the class have to go to the pool at once if this empty, ready slab went? */
-static bool is_last_source(const struct heap_class *hc, const struct slab *s) {
-	return hc->ready.first == &s->ready && s->ready.next == NULL && !has_blocks(hc->current);
+/* Are there fewer than `count` slabs with blocks but for this one, which is ready? */
+static bool is_among_last(const struct heap_class *hc, const struct slab *s, unsigned count) {
+	unsigned others = has_blocks(hc->current);
+	for (const struct list_node *n = hc->ready.first; n != NULL && others < count; n = n->next)
+		others += n != &s->ready;
+	return others < count;
+}
+
+/* Why an empty slab stays in its class. */
+static bool is_kept(struct heap *h, const struct heap_class *hc, const struct slab *s) {
+	/* The class would have to go to the pool at once. */
+	if (is_among_last(hc, s, policy_warm_slabs(&h->policy, s->sc)))
+		return true;
+	if (HAK_LIKELY(hak_settings.empty_reuse) || hak_settings.purge_delay_ms == 0)
+		return false;
+	h->keeps_empty = true;
+	return true;
 }
 
 /* A slab that is not current has new free blocks. */
@@ -93,7 +126,11 @@ static void slab_gained_blocks(struct heap *h, struct slab *s) {
 		return;
 	if (!list_is_linked(&s->ready))
 		list_push(&hc->ready, &s->ready);
-	if (s->used <= s->left_remote && remote_all_home(s) && !is_last_source(hc, s))
+	if (s->used > s->left_remote || !remote_all_home(s))
+		return;
+	if (is_kept(h, hc, s))
+		heap_log_slab(h, s->sc, "keeps an empty one");
+	else
 		heap_delete_slab(h, s);
 }
 
@@ -136,6 +173,7 @@ void heap_drain_inbox(struct heap *h) {
 	for (; s != NULL; s = next) {
 		/* Before the slab leaves our hands: the next router overwrites the link. */
 		next = s->inbox_next;
+		HAK_PROBE1(remote_drain, s->base);
 		/* Relaxed: only we make ourselves owner. */
 		if (atomic_load_explicit(&s->owner, memory_order_relaxed) != &h->inbox) {
 			remote_route(s);

@@ -22,6 +22,9 @@ void heap_add_slab(struct heap *h, struct slab *s);
 void heap_unlink_slab(struct heap *h, struct slab *s);
 void heap_delete_slab(struct heap *h, struct slab *s);
 
+/* Says what became of a slab of class `sc`, with the setting tiny_warm_log. */
+void heap_log_slab(const struct heap *h, unsigned sc, const char *what);
+
 /* Files a mosaic by its largest hole. */
 void heap_file_mosaic(struct heap *h, struct slab *s);
 

@@ -2,6 +2,7 @@
 #include "front/holes.h"
 
 #include "base/bits.h"
+#include "base/settings.h"
 #include "front/heap_slabs.h"
 #include "front/policy.h"
 #include "slab/mosaic.h"
@@ -29,12 +30,11 @@ static void *take_from(struct heap *h, unsigned sc, struct slab *s) {
 
 /* From the mosaics with holes of one length, of 2^log units and more. */
 static void *take_from_list(struct heap *h, unsigned sc, unsigned log) {
-	unsigned units = mosaic_units(sc);
 	struct list_node *n = h->holes[log].first, *next;
 	for (unsigned i = 0; n != NULL && i < TRIES; n = next, i++) {
 		struct slab *s = slab_of_ready_node(n);
 		next = n->next;
-		void *p = slab_mosaic(s)->largest >= units ? take_from(h, sc, s) : NULL;
+		void *p = mosaic_may_fit(slab_mosaic(s), sc) ? take_from(h, sc, s) : NULL;
 		if (p != NULL)
 			return p;
 	}
@@ -55,6 +55,8 @@ static void *take_from_mosaics(struct heap *h, unsigned sc) {
 
 static bool is_worth_opening(const struct slab *s, size_t size) {
 	unsigned used = s->used - s->left_remote;
+	if (used == 0 && !hak_settings.empty_reuse)
+		return false;
 	if (used > s->capacity * 3u / 4 || s->block_size < MOSAIC_MIN_SIZE)
 		return false;
 	/* Where survivors are strewn at random, a fifth of the free bytes is in holes of three times the mean

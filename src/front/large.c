@@ -10,6 +10,7 @@
 #include "slab/size_class.h"
 #include "space/meta.h"
 #include "space/pagemap.h"
+#include "space/purge.h"
 
 /* Under `lock`: descriptors without a block, all chunks ever made. */
 static struct {
@@ -149,11 +150,14 @@ static struct large *alloc_big(size_t size, size_t align) {
 	struct large *l = align <= GRANULE ? bigcache_take(granules) : NULL;
 	if (l != NULL) {
 		l->span.zero = false;
-	} else {
-		l = map_big(granules, align);
-	}
-	if (l != NULL)
 		count_big((ptrdiff_t)l->span.granules);
+		return l;
+	}
+	l = map_big(granules, align);
+	if (l == NULL)
+		return NULL;
+	count_big((ptrdiff_t)granules);
+	purge_excess();
 	return l;
 }
 
@@ -175,7 +179,7 @@ struct large *large_alloc(size_t size, size_t align, bool *zerop) {
 }
 
 void large_clear(struct large *l) {
-	if (is_big(l) && os_purge(l->span.base, l->usable))
+	if (is_big(l) && !purge_is_discreet() && os_purge(l->span.base, l->usable))
 		return;
 	memset(l->span.base, 0, min_size(l->touched, l->usable));
 }
@@ -278,9 +282,12 @@ bool large_move(struct large *l, size_t size) {
 	size_t usable = large_good_size(size);
 	if (usable == 0 || !is_big(l))
 		return false;
-	size_t old = l->span.granules;
+	size_t old = l->span.granules, granules = granules_for(usable);
+	/* Where much is new, copying into memory that is there costs less than its page faults. */
+	if (granules > old + old / 4 && bigcache_has(granules))
+		return false;
 	/* An eighth more address space: a block that grows step by step moves only now and then. */
-	size_t granules = granules_for(usable) + granules_for(usable) / 8;
+	granules += granules / 8;
 	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
 	if (target == NULL) {
 		granules = granules_for(usable);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/misuse.h"
 
+#include "base/probe.h"
 #include "base/report.h"
 #include "front/heap.h"
 #include "front/large.h"
@@ -20,6 +21,7 @@ static void line_block_size(struct line *l, size_t size) {
 
 void misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
 	struct line l;
+	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	if (op == OP_FREE) {
 		line_str(&l, "double free of ");
@@ -36,6 +38,7 @@ void misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
 _Noreturn HAK_COLD static void die_interior(enum misuse_op op, uintptr_t addr, uintptr_t block,
                                             size_t size) {
 	struct line l;
+	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	line_str(&l, op_names[op]);
 	line_str(&l, " of interior pointer ");
@@ -52,6 +55,7 @@ void misuse_invalid(enum misuse_op op, uintptr_t addr) {
 	if (e.tag == TAG_LARGE_GONE && addr % GRANULE == 0)
 		misuse_freed(op, addr, (size_t)e.desc);
 	struct line l;
+	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	line_str(&l, op_names[op]);
 	line_str(&l, " of invalid pointer ");
@@ -110,7 +114,7 @@ static bool outbox_contains(const struct outbox *o, const struct slab *s, uintpt
  * fault; but we only come here with a block whose first word is a link, which a correct program has
  * only by copying uninitialised memory. For that program's sake a link alone is no proof.
  */
-HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
+bool misuse_block_is_free(const struct slab *s, uintptr_t block) {
 	unsigned sc = slab_class_at(s, block);
 	if (!has_plausible_link(block))
 		return false;
@@ -134,8 +138,7 @@ HAK_COLD static bool block_is_free(const struct slab *s, uintptr_t block) {
 
 /* ---- checks ---- */
 
-/* The block that `addr` lies in; 0: none. */
-static uintptr_t block_around(const struct slab *s, uintptr_t addr) {
+uintptr_t misuse_block_around(const struct slab *s, uintptr_t addr) {
 	uintptr_t off = addr - s->base;
 	const struct mosaic *m = slab_mosaic(s);
 	if (m != NULL) {
@@ -147,13 +150,13 @@ static uintptr_t block_around(const struct slab *s, uintptr_t addr) {
 }
 
 void misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr) {
-	uintptr_t block = block_around(s, addr);
+	uintptr_t block = misuse_block_around(s, addr);
 	if (block == 0)
 		misuse_invalid(op, addr);
 	size_t size = hak_size_classes[slab_class_at(s, block)].size;
 	if (block != addr)
 		die_interior(op, addr, block, size);
-	if (block_is_free(s, addr))
+	if (misuse_block_is_free(s, addr))
 		misuse_freed(op, addr, size);
 }
 

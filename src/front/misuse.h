@@ -20,6 +20,12 @@ HAK_INLINE void misuse_check_block(enum misuse_op op, const struct slab *s, uint
 		misuse_suspect(op, s, addr);
 }
 
+/* The block of the slab that `addr` lies in; 0: none. */
+uintptr_t misuse_block_around(const struct slab *s, uintptr_t addr);
+
+/* Is the block on a free list? A guess, while others change them. */
+HAK_COLD bool misuse_block_is_free(const struct slab *s, uintptr_t block);
+
 /* An address in the nursery. Returns if it is a live block; `sizep`: its size. */
 void misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep);
 

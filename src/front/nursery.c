@@ -6,7 +6,11 @@
 #include "space/pagemap.h"
 #include "space/superslab.h"
 
-enum { MAX_SIZE = 4096 };
+enum {
+	MAX_SIZE = 4096,
+	CLASS_BYTES = 4096, /* of one class: one that needs more has use for a slab, which reuses blocks */
+	CLASS_BLOCKS = 64,  /* likewise */
+};
 
 struct nursery hak_nursery;
 
@@ -25,12 +29,20 @@ static bool make(void) {
 	return true;
 }
 
+static bool may_take(unsigned sc, size_t size) {
+	if (size > MAX_SIZE || hak_nursery.used + size > NURSERY_BYTES)
+		return false;
+	unsigned n = hak_nursery.taken[sc];
+	return n == 0 || (n < CLASS_BLOCKS && n * size < CLASS_BYTES);
+}
+
 void *nursery_alloc(unsigned sc) {
 	size_t size = hak_size_classes[sc].size;
-	if (size > MAX_SIZE || hak_nursery.used + size > NURSERY_BYTES)
+	if (!may_take(sc, size))
 		return NULL;
 	if (hak_nursery.base == 0 && !make())
 		return NULL;
+	hak_nursery.taken[sc]++;
 	uint32_t at = hak_nursery.used;
 	__atomic_store_n(&hak_nursery.used, at + (uint32_t)size, __ATOMIC_RELAXED);
 	/* Relaxed: who frees the block got it from our caller, after this. */

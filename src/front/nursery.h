@@ -30,6 +30,7 @@ static_assert((int)SC_COUNT <= (int)NURSERY_FREED_FLAG, "class and flag share a 
 struct nursery {
 	uintptr_t base; /* 0: not made yet */
 	uint32_t used;  /* bytes; the first heap's thread writes */
+	uint8_t taken[SC_COUNT]; /* blocks of each class; likewise */
 	_Atomic uint8_t unit[NURSERY_BYTES / NURSERY_UNIT];
 };
 extern HAK_HIDDEN struct nursery hak_nursery;

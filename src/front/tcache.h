@@ -30,14 +30,20 @@ static_assert(sizeof(struct bin) == 1 << SC_CODE_SHIFT, "class codes are byte of
 
 struct tcache {
 	struct bin bin[SC_COUNT];
-	uint32_t tag;      /* owner << TAG_OWNER_SHIFT of the thread's heap; 0: none */
+	uint32_t tag;      /* owner << TAG_OWNER_SHIFT of the thread's heap; 0: none. TAG_MATCHES_NONE: all
+	                      frees go out of line; another thread may set that (front/sampling.h) */
 	bool exit_is_seen; /* the thread's end is noticed without an exit hook */
 	bool torn_down;    /* the thread's exit hook has run: it never gets a heap again */
 	struct heap *heap; /* NULL: none */
+	struct sampling *sampling; /* NULL: not sampling (front/sampling.h) */
 };
 static_assert(sizeof(struct tcache) <= 1024, "must fit the static TLS surplus when dlopened");
 
 extern HAK_HIDDEN HAK_TLS struct tcache hak_tcache;
+
+HAK_INLINE struct tcache *tcache_of_bins(struct bin *bins) {
+	return (struct tcache *)(void *)((char *)bins - offsetof(struct tcache, bin));
+}
 
 /* Suspicious: may be on a free list, since its first word decodes into the window of one. */
 HAK_INLINE bool block_looks_free(uintptr_t block, uintptr_t head) {
@@ -58,7 +64,7 @@ HAK_INLINE void *bin_pop(struct bin *b) {
 
 HAK_INLINE void bin_push(struct bin *b, uintptr_t block) {
 	block_set_link(block, b->head);
-	atomic_signal_fence(memory_order_release); /* as in tcache_free */
+	atomic_signal_fence(memory_order_release); /* as in bins_free */
 	b->head = link_encode(block);
 }
 
@@ -72,7 +78,7 @@ HAK_INLINE void *tcache_alloc(size_t size) {
 /* The usable size of a block that tcache_free would look at, if it passes the same tests; else 0. */
 HAK_INLINE size_t tcache_usable_size(const void *ptr) {
 	uintptr_t addr = (uintptr_t)ptr;
-	uint32_t code = pagemap_tag(addr) ^ hak_tcache.tag;
+	uint32_t code = pagemap_tag(addr) ^ PAGEMAP_LOAD(&hak_tcache.tag);
 	if (HAK_UNLIKELY(code >= SC_CODE_END))
 		return 0;
 	const struct bin *b = (const struct bin *)((const char *)hak_tcache.bin + code);
@@ -82,14 +88,14 @@ HAK_INLINE size_t tcache_usable_size(const void *ptr) {
 	return hak_size_classes[code >> SC_CODE_SHIFT].size;
 }
 
-/* The fast path of free: one ownership test, two misuse tests, and is there room? False: nothing has
-   been done, take the slow path. */
-HAK_INLINE bool tcache_free(void *ptr) {
+/* Frees into these bins, which are of the thread whose tag is given. `left`: per class, how many blocks may
+   be freed still; NULL: not counted. False: nothing has been done. */
+HAK_INLINE bool bins_free(struct bin *bins, const uint32_t *tag, int32_t *left, void *ptr) {
 	uintptr_t addr = (uintptr_t)ptr;
-	uint32_t code = pagemap_tag(addr) ^ hak_tcache.tag;
+	uint32_t code = pagemap_tag(addr) ^ PAGEMAP_LOAD(tag);
 	if (HAK_UNLIKELY(code >= SC_CODE_END))
 		return false;
-	struct bin *b = (struct bin *)((char *)hak_tcache.bin + code);
+	struct bin *b = (struct bin *)((char *)bins + code);
 	uint32_t remainder = (uint16_t)addr * b->magic;
 	__asm__("" : "+m"(b->magic)); /* compare with memory rather than spend an instruction on a load */
 	if (HAK_UNLIKELY(remainder >= b->magic))
@@ -97,16 +103,26 @@ HAK_INLINE bool tcache_free(void *ptr) {
 	uintptr_t head = b->head;
 	if (HAK_UNLIKELY(block_looks_free(addr, head)))
 		return false;
+	if (left != NULL && HAK_UNLIKELY(left[code >> SC_CODE_SHIFT] == 0))
+		return false;
 	if (HAK_UNLIKELY(--b->room < 0)) {
 		__asm__("" : "+m"(b->room)); /* lets the test above be one instruction */
 		b->room++;
 		return false;
 	}
+	if (left != NULL)
+		left[code >> SC_CODE_SHIFT]--;
 	block_set_link(addr, head);
 	/* A fork child may find this thread between two stores: the link must come first. */
 	atomic_signal_fence(memory_order_release);
 	b->head = link_encode(addr);
 	return true;
+}
+
+/* The fast path of free: one ownership test, two misuse tests, and is there room? False: nothing has
+   been done, take the slow path. */
+HAK_INLINE bool tcache_free(void *ptr) {
+	return bins_free(hak_tcache.bin, &hak_tcache.tag, NULL, ptr);
 }
 
 #endif

@@ -148,7 +148,11 @@ static void add_slab(struct slab_reader *sr, const void *slab, const struct read
 		return;
 	sr->live[s->sc] += s->live;
 	c->cached += used > s->live ? used - s->live : 0;
-	c->free += s->capacity > used ? s->capacity - used : 0;
+	uint64_t carved = GET(slab, SLAB_CARVED), at_home = s->capacity > used ? s->capacity - used : 0;
+	uint64_t fresh = GET(slab, SLAB_IS_ZERO) != 0 && s->capacity > carved ? s->capacity - carved : 0;
+	fresh = fresh < at_home ? fresh : at_home;
+	c->fresh += fresh;
+	c->free += at_home - fresh;
 }
 
 static void read_slab(struct slab_reader *sr, const void *slab) {
@@ -423,6 +427,9 @@ static void add_space(const struct reading *r, struct hak_stats *st) {
 	st->bigcache = get_word(r, r->root[ROOT_BIGCACHE_GRANULES]) << shift;
 	st->clean <<= shift;
 	st->retained = st->dirty + st->clean + st->bigcache;
+	uint64_t superslabs = st->superslabs * r->number[N_SUPERSLAB_GRANULES];
+	st->mapped = (superslabs + GET(c.bytes, SPACE_ALONE) + GET(c.bytes, SPACE_BIG)) << shift;
+	st->mapped += st->bigcache;
 	uint64_t in_use = GET(c.bytes, SPACE_LIVE) + GET(c.bytes, SPACE_ALONE) + GET(c.bytes, SPACE_BIG);
 	st->resident = (in_use << shift) + st->dirty + st->bigcache + st->metadata;
 }
@@ -440,7 +447,9 @@ static void settle_classes(struct hak_stats *st, const uint64_t *out, const stru
 		st->live_blocks += c->live;
 		st->unused += c->unused;
 		st->cached += c->cached * c->size;
+		st->cached_blocks += c->cached;
 		st->slab_free += c->free * c->size;
+		st->slab_fresh += c->fresh * c->size;
 	}
 }
 
@@ -469,6 +478,7 @@ enum reading_result reading_stats(const struct reading *r, struct hak_stats *st)
 	add_system(r, st);
 	add_space(r, st);
 	settle_classes(st, out, &sums);
+	st->resident -= st->slab_fresh < st->resident ? st->slab_fresh : st->resident;
 	return READING_OK;
 }
 
@@ -506,13 +516,17 @@ static void put_number(char *to, int64_t value) {
 
 bool reading_setting(const struct reading *r, unsigned row, struct reading_setting *setting) {
 	struct reading_copy c;
-	char words[512] = "";
+	char words[512] = "", name[sizeof setting->name] = "";
 	int64_t value = 0;
 	size_t size = r->size[S_SETTING];
 	memset(setting, 0, sizeof *setting);
 	if (row >= r->number[N_SETTINGS] || !reading_copy(r, &c, r->root[ROOT_SETTING_ROWS] + row * size, size))
 		return false;
-	strncpy(setting->name, place(c.bytes, offset_of(r, F_SETTING_NAME)), sizeof setting->name - 1);
+	size_t width_of_name = r->number[N_SETTING_NAME];
+	if (width_of_name > sizeof name ||
+	    !get_bytes(r, r->root[ROOT_SETTING_NAMES] + row * width_of_name, name, width_of_name))
+		return false;
+	memcpy(setting->name, name, sizeof name - 1);
 	strncpy(words, place(c.bytes, offset_of(r, F_SETTING_WORDS)), r->field[F_SETTING_WORDS] & 0xff);
 	uint64_t kind = GET(c.bytes, SETTING_KIND), width = GET(c.bytes, SETTING_SIZE);
 	uint64_t at = r->root[ROOT_SETTINGS] + GET(c.bytes, SETTING_OFFSET);

@@ -55,7 +55,7 @@ struct mallinfo2 stats_mallinfo2(void) {
 		.hblks = st.l25_blocks + st.l2_blocks,
 		.hblkhd = big,
 		.uordblks = st.live - big,
-		.fordblks = st.cached + st.slab_free + st.retained,
+		.fordblks = st.cached + st.slab_free + st.slab_fresh + st.retained,
 		.keepcost = st.dirty,
 	};
 }

@@ -123,22 +123,23 @@ static void text_row(struct out *o, const struct hak_stats *st, const struct sta
 }
 
 static void text_classes(struct out *o, const struct hak_stats *st) {
-	static const char heads[][12] = { "size", "slabs", "live", "cached", "free", "live bytes", "unused" };
+	static const char heads[][12] = { "size", "slabs", "live", "cached", "free", "fresh", "live bytes", "unused" };
 	put_str(o, "size classes\n");
 	for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-		put_right(o, heads[i], i == 0 ? 8 : 12);
+		put_right(o, heads[i], i == 0 ? 8 : 11);
 	put_str(o, "\n");
 	for (size_t sc = 1; sc < st->classes; sc++) {
 		const struct hak_stats_class *c = &st->by_class[sc];
 		if (c->slabs + c->live == 0)
 			continue;
 		put_right(o, decimal(c->size).text, 8);
-		put_right(o, decimal(c->slabs).text, 12);
-		put_right(o, decimal(c->live).text, 12);
-		put_right(o, decimal(c->cached).text, 12);
-		put_right(o, decimal(c->free).text, 12);
-		put_right(o, readable(c->live * c->size).text, 12);
-		put_right(o, readable(c->unused).text, 12);
+		put_right(o, decimal(c->slabs).text, 11);
+		put_right(o, decimal(c->live).text, 11);
+		put_right(o, decimal(c->cached).text, 11);
+		put_right(o, decimal(c->free).text, 11);
+		put_right(o, decimal(c->fresh).text, 11);
+		put_right(o, readable(c->live * c->size).text, 11);
+		put_right(o, readable(c->unused).text, 11);
 		put_str(o, "\n");
 	}
 }
@@ -205,6 +206,7 @@ static void json_class(struct out *o, const struct hak_stats *st, const struct h
 	json_member(o, "live", c->live, false);
 	json_member(o, "cached", c->cached, false);
 	json_member(o, "free", c->free, false);
+	json_member(o, "fresh", c->fresh, false);
 	json_member(o, "unused", c->unused, false);
 	if (st->has_ops != 0) {
 		json_member(o, "allocs", c->allocs, false);
@@ -301,6 +303,7 @@ void write_openmetrics(const struct hak_stats *st, put_fn *put, void *arg) {
 	metric_classes(&o, st, "class_live", offsetof(struct hak_stats_class, live), "live blocks of a size");
 	metric_classes(&o, st, "class_cached", offsetof(struct hak_stats_class, cached), "cached blocks of a size");
 	metric_classes(&o, st, "class_free", offsetof(struct hak_stats_class, free), "free blocks of a size");
+	metric_classes(&o, st, "class_fresh", offsetof(struct hak_stats_class, fresh), "unused blocks of a size");
 	put_str(&o, "# EOF\n");
 	flush(&o);
 }

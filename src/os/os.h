@@ -36,6 +36,10 @@ void *os_map_aligned(size_t size, size_t align);
    that much meanwhile. */
 void *os_map_target(size_t size, size_t align, size_t old_size);
 
+/* Once the settings hold: gives what was mapped before, when the loader allocated, the name that the setting
+   `name_maps` wants, as later mappings get it. */
+void os_name_early_maps(void);
+
 /* Bytes mapped by the functions above and not unmapped since; where that is kept. */
 size_t os_mapped(void);
 const void *os_mapped_at(void);
@@ -57,6 +61,9 @@ bool os_purge(void *addr, size_t size);
 
 /* Asks for huge pages. Advice only. */
 void os_advise_huge(void *addr, size_t size);
+
+/* Makes the pages resident; what they hold stays. Other threads may be using them. */
+void os_populate(void *addr, size_t size);
 
 /* Grows or shrinks a mapping in place. False: unchanged. */
 bool os_resize(void *addr, size_t old_size, size_t new_size);
@@ -94,6 +101,9 @@ HAK_INLINE uint64_t os_cycles(void) {
 /* Sleeps while *`word` == `value`; may return early. */
 void os_wait(const void *word, uint32_t value);
 
+/* The same, for at most `ms` milliseconds. */
+void os_wait_ms(const void *word, uint32_t value, uint64_t ms);
+
 /* Wakes one sleeper of os_wait. */
 void os_wake(const void *word);
 
@@ -113,6 +123,9 @@ void os_file_close(int fd);
 /* Reads at most `size` bytes from `offset` on. Number of bytes; 0: there are no more. */
 size_t os_file_read(int fd, char *buf, size_t size, size_t offset);
 
+/* Opens a file for writing, as a new one or emptied. Below 0: minus an error number. */
+int os_file_create(const char *path);
+
 /* Opens a file for adding to its end, made if there is none; no link is followed. Negative: it could not be. */
 int os_file_append(const char *path);
 
@@ -122,14 +135,43 @@ int os_file_keep(int fd);
 /* Which file is open as `fd`: 0 if none is. */
 uint64_t os_file_identity(int fd);
 
-/* Writes all of it, as far as the file takes it. */
-void os_file_write(int fd, const char *text, size_t size);
+/* Writes all of it. False: the file does not take it. */
+bool os_file_write(int fd, const char *text, size_t size);
 
 /* Path of the running program, without NUL. Its length; 0: not known, or no shorter than `size`. */
 size_t os_executable(char *buf, size_t size);
 
 /* Id of the calling thread. */
 int os_thread_id(void);
+
+/* Copies memory of our own that may not be there or not be readable. False: it is not, or the system does not
+   say. */
+bool os_try_read(void *to, const void *from, size_t size);
+/* Bytes of physical memory, or what the process may have of address space if that is less; 0: not known. */
+size_t os_memory(void);
+
+/* The smallest limit on memory among the control groups that the process is in, of either version, and
+   those around them; 0: none. `membership` is a file like /proc/self/cgroup, `root` where the
+   hierarchies are mounted; not longer than 64 bytes. */
+size_t os_cgroup_limit(const char *membership, const char *root);
+
+/*
+ * Starts a thread that is no thread to the C library: without thread-local memory of its own (it has the
+ * starter's: not even errno may be touched), all signals blocked, without capabilities, on a stack of some
+ * 16 KiB. `run` may only use what is in this header and what is as careful. Can be called anywhere, also
+ * with locks held. False: the system refuses.
+ */
+struct os_thread {
+	void (*run)(void);
+	char name[16];
+	char *stack; /* NULL before the first start; kept for the next one, in a fork child */
+};
+bool os_thread_start(struct os_thread *thread);
+
+/* Writes to standard error, ended as by line_write. Unlike that it touches neither errno nor what else is
+   a thread's own. */
+struct line;
+void os_say(struct line *line);
 
 /* Is the page that holds `addr` mapped? For the path that ends in a report only. */
 bool os_is_mapped(const void *addr);

@@ -3,26 +3,40 @@
  * The platform contract on Linux: raw system calls, so that neither errno nor a library that
  * interposes libc's wrappers (a fake clock, an mmap tracer) is involved.
  *
- * After the constructor only mmap, munmap, mremap, madvise, futex and clock_gettime are used, and mincore on the
- * way to a report:
- * sandboxes that permit what libc's malloc needs permit us.
+ * After the constructor only mmap, munmap, mremap, madvise and futex are used, and mincore on the way to a
+ * report: sandboxes that permit what libc's malloc needs permit us. The clock is read without a system call,
+ * unless the machine has none that can be. Beyond that, only the setting `background` has clone, prctl and
+ * capset called, and a program that has freed big blocks of many megabytes is asked for by sysinfo and
+ * prlimit, once, how much memory there is; libc's qsort asks, too.
  */
 #include "os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/probe.h"
+#include "base/report.h"
 #include "base/settings.h"
 #include "build_options.h"
+#include "os/vdso.h"
+
+enum { STACK_BYTES = 16 * 1024 };
 
 struct os_facts os_facts;
 struct os_counters os_counters;
@@ -103,11 +117,45 @@ static bool charge(size_t size, size_t soon_gone) {
 		return true;
 	}
 	uncharge(size);
+	HAK_PROBE1(limit_hit, size);
 	return false;
 }
 
 size_t os_mapped(void) {
 	return atomic_load_explicit(&mapped, memory_order_relaxed);
+}
+
+enum { EARLY = 8 };
+
+/* Mappings made before the settings hold, while there is one thread. */
+static struct {
+	bool over;
+	unsigned count;
+	struct {
+		void *addr;
+		size_t size;
+	} map[EARLY];
+} early;
+
+/* Advice: kernels without names refuse. */
+static void set_name(const void *addr, size_t size) {
+	enum { SET_VMA = 0x53564d41, SET_VMA_ANON_NAME = 0 };
+	raw6(SYS_prctl, SET_VMA, SET_VMA_ANON_NAME, (long)addr, (long)size, (long)"hakmem", 0);
+}
+
+static void name_map(void *addr, size_t size) {
+	if (HAK_UNLIKELY(hak_settings.name_maps)) {
+		set_name(addr, size);
+	} else if (HAK_UNLIKELY(!early.over) && early.count < EARLY) {
+		early.map[early.count].addr = addr;
+		early.map[early.count++].size = size;
+	}
+}
+
+void os_name_early_maps(void) {
+	early.over = true;
+	for (unsigned i = 0; hak_settings.name_maps && i < early.count; i++)
+		set_name(early.map[i].addr, early.map[i].size);
 }
 
 const void *os_mapped_at(void) {
@@ -118,7 +166,11 @@ static void *map(void *hint, size_t size) {
 	COUNT_CALL(mmap);
 	long ret = raw6(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
 	                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return failed(ret) ? NULL : (void *)ret;
+	if (failed(ret))
+		return NULL;
+	HAK_PROBE2(mmap, ret, size);
+	name_map((void *)ret, size);
+	return (void *)ret;
 }
 
 static bool unmap(void *addr, size_t size) {
@@ -144,11 +196,22 @@ static void *map_and_trim(size_t size, size_t align) {
 	return start;
 }
 
+/* The kernel places mappings downwards, so just below the last one is mostly free and one call does. By
+   alignment, since the many small mappings leave holes that the larger, well aligned ones do not fit.
+   Relaxed: a stale hint costs a retry, nothing else. */
+static _Atomic uintptr_t last_fine, last_coarse;
+enum { FINE = 64 * 1024 };
+
+/* A hole above the last mapping is used again: else addresses would wander down for ever as mappings come and
+   go, and with them what describes them. */
+static void note_hole(uintptr_t end) {
+	if (end > atomic_load_explicit(&last_fine, memory_order_relaxed))
+		atomic_store_explicit(&last_fine, end, memory_order_relaxed);
+}
+
 static void *map_aligned(size_t size, size_t align) {
-	/* The kernel places mappings downwards, so just below the last one is mostly free and one call
-	   does. Relaxed: a stale hint costs a retry, nothing else. */
-	static _Atomic uintptr_t last;
-	uintptr_t hint = atomic_load_explicit(&last, memory_order_relaxed);
+	_Atomic uintptr_t *last = align <= FINE ? &last_fine : &last_coarse;
+	uintptr_t hint = atomic_load_explicit(last, memory_order_relaxed);
 	hint = hint > size ? align_down(hint - size, align) : 0;
 	char *p = map((void *)hint, size);
 	if (p == NULL)
@@ -157,7 +220,7 @@ static void *map_aligned(size_t size, size_t align) {
 		unmap(p, size);
 		p = map_and_trim(size, align);
 	}
-	atomic_store_explicit(&last, (uintptr_t)p, memory_order_relaxed);
+	atomic_store_explicit(last, (uintptr_t)p, memory_order_relaxed);
 	return p;
 }
 
@@ -187,10 +250,12 @@ bool os_unmap(void *addr, size_t size) {
 	if (!unmap(addr, size))
 		return false;
 	uncharge(size);
+	note_hole((uintptr_t)addr + size);
 	return true;
 }
 
 bool os_purge(void *addr, size_t size) {
+	HAK_PROBE2(purge, addr, size);
 	COUNT_CALL(madvise);
 	return !failed(raw6(SYS_madvise, (long)addr, (long)size, MADV_DONTNEED, 0, 0, 0));
 }
@@ -198,6 +263,17 @@ bool os_purge(void *addr, size_t size) {
 void os_advise_huge(void *addr, size_t size) {
 	COUNT_CALL(madvise);
 	raw6(SYS_madvise, (long)addr, (long)size, MADV_HUGEPAGE, 0, 0, 0);
+}
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
+#endif
+
+void os_populate(void *addr, size_t size) {
+	if (raw6(SYS_madvise, (long)addr, (long)size, MADV_POPULATE_WRITE, 0, 0, 0) != -EINVAL)
+		return;
+	for (char *page = addr; page < (char *)addr + size; page += os_facts.page_size)
+		__atomic_fetch_or(page, 0, __ATOMIC_RELAXED);
 }
 
 bool os_resize(void *addr, size_t old_size, size_t new_size) {
@@ -216,6 +292,7 @@ enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *
 	                MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0);
 	if (!failed(ret)) {
 		uncharge(old_size);
+		note_hole((uintptr_t)addr + old_size);
 		return MOVE_DONE;
 	}
 	/* These are found out before the kernel makes room at the target. */
@@ -225,14 +302,40 @@ enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *
 	return MOVE_TARGET_LOST;
 }
 
+typedef int clock_fn(clockid_t clock, struct timespec *ts);
+
+static int ask_kernel(clockid_t clock, struct timespec *ts) {
+	return (int)raw6(SYS_clock_gettime, clock, (long)ts, 0, 0, 0, 0);
+}
+
+static clock_fn *find_clock(void) {
+	clock_fn *fn;
+	*(void **)&fn = vdso_find("__vdso_clock_gettime");
+	if (fn == NULL)
+		*(void **)&fn = vdso_find("__kernel_clock_gettime"); /* so on Arm */
+	return fn != NULL ? fn : ask_kernel;
+}
+
 uint64_t os_now_ms(void) {
+	/* Found when first needed, which in most processes is never. Relaxed: all find the same. */
+	static _Atomic(clock_fn *) cached;
+	clock_fn *fn = atomic_load_explicit(&cached, memory_order_relaxed);
+	if (fn == NULL) {
+		fn = find_clock();
+		atomic_store_explicit(&cached, fn, memory_order_relaxed);
+	}
 	struct timespec ts = { 0, 0 };
-	raw6(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)&ts, 0, 0, 0, 0);
+	fn(CLOCK_MONOTONIC_COARSE, &ts);
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
 void os_wait(const void *word, uint32_t value) {
 	raw6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, 0, 0, 0);
+}
+
+void os_wait_ms(const void *word, uint32_t value, uint64_t ms) {
+	struct timespec ts = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
+	raw6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, (long)&ts, 0, 0);
 }
 
 void os_wake(const void *word) {
@@ -247,6 +350,18 @@ void os_pause(void) {
 #endif
 }
 
+/* libc's page of code for it is not needed for anything else at the start of most programs. */
+static bool stat_of(int fd, struct stat *st) {
+#if defined(__x86_64__) || defined(__aarch64__)
+	return !failed(raw6(SYS_fstat, fd, (long)st, 0, 0, 0, 0)); /* libc has the kernel's layout */
+#else
+	int saved = errno;
+	bool known = fstat(fd, st) == 0;
+	errno = saved;
+	return known;
+#endif
+}
+
 struct os_file os_file_open(const char *path) {
 	/* O_NONBLOCK: a FIFO must not hold up every program on the machine. */
 	long fd = raw6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -254,9 +369,7 @@ struct os_file os_file_open(const char *path) {
 	if (failed(fd))
 		return (struct os_file){ .fd = -1, .absent = fd == -ENOENT };
 	struct stat st;
-	int saved = errno;
-	bool known = fstat((int)fd, &st) == 0;
-	errno = saved;
+	bool known = stat_of((int)fd, &st);
 	return (struct os_file){
 		.fd = (int)fd,
 		.regular = known && S_ISREG(st.st_mode),
@@ -271,6 +384,11 @@ void os_file_close(int fd) {
 size_t os_file_read(int fd, char *buf, size_t size, size_t offset) {
 	long n = raw6(SYS_pread64, fd, (long)buf, (long)size, (long)offset, 0, 0);
 	return failed(n) ? 0 : (size_t)n;
+}
+
+int os_file_create(const char *path) {
+	return (int)raw6(SYS_openat, AT_FDCWD, (long)path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666,
+	                 0, 0);
 }
 
 int os_file_append(const char *path) {
@@ -291,16 +409,17 @@ uint64_t os_file_identity(int fd) {
 	return known ? ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | 1 : 0;
 }
 
-void os_file_write(int fd, const char *text, size_t size) {
+bool os_file_write(int fd, const char *buf, size_t size) {
 	while (size > 0) {
-		long n = raw6(SYS_write, fd, (long)text, (long)size, 0, 0, 0);
+		long n = raw6(SYS_write, fd, (long)buf, (long)size, 0, 0, 0);
 		if (n == -EINTR)
 			continue;
 		if (n <= 0)
-			return; /* nobody is listening; nothing better can be done */
-		text += n;
+			return false;
+		buf += n;
 		size -= (size_t)n;
 	}
+	return true;
 }
 
 size_t os_executable(char *buf, size_t size) {
@@ -308,8 +427,76 @@ size_t os_executable(char *buf, size_t size) {
 	return failed(n) || (size_t)n >= size ? 0 : (size_t)n;
 }
 
+size_t os_memory(void) {
+	static const int kinds[] = { RLIMIT_AS, RLIMIT_DATA };
+	struct sysinfo info = { 0 };
+	if (failed(raw6(SYS_sysinfo, (long)&info, 0, 0, 0, 0, 0)))
+		return 0;
+	size_t least = (size_t)info.totalram * info.mem_unit;
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		struct rlimit limit;
+		long ret = raw6(SYS_prlimit64, 0, kinds[i], 0, (long)&limit, 0, 0);
+		if (!failed(ret) && limit.rlim_cur != RLIM_INFINITY)
+			least = min_size(least, limit.rlim_cur);
+	}
+	return least;
+}
+
+void os_say(struct line *line) {
+	line_end(line);
+	raw6(SYS_write, STDERR_FILENO, (long)line->text, (long)line->len, 0, 0, 0);
+}
+
+/* ---- a thread of our own ---- */
+
+/* A program that gives privileges up with the C library's help does so for the threads it knows: this one
+   must have none to begin with. */
+static void drop_capabilities(void) {
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
+	raw6(SYS_capset, (long)&header, (long)none, 0, 0, 0, 0);
+}
+
+static int run_thread(void *arg) {
+	const struct os_thread *thread = arg;
+	raw6(SYS_prctl, PR_SET_NAME, (long)thread->name, 0, 0, 0, 0);
+	if (os_facts.privileged)
+		drop_capabilities();
+	thread->run();
+	return 0;
+}
+
+/* Blocks all signals, C library's own included, for a moment: the new thread inherits the mask. */
+static int clone_without_signals(struct os_thread *thread, char *top) {
+	const uint64_t all = ~(uint64_t)0;
+	uint64_t before;
+	raw6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);
+	int saved = errno;
+	int id = clone(run_thread, top, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+	               CLONE_SYSVSEM, thread);
+	errno = saved;
+	raw6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
+	return id;
+}
+
+bool os_thread_start(struct os_thread *thread) {
+	size_t guard = os_facts.page_size, size = guard + max_size(STACK_BYTES, guard);
+	if (thread->stack == NULL)
+		thread->stack = os_map(NULL, size);
+	if (thread->stack == NULL)
+		return false;
+	raw6(SYS_mprotect, (long)thread->stack, (long)guard, PROT_NONE, 0, 0, 0);
+	return clone_without_signals(thread, thread->stack + size) > 0;
+}
+
 int os_thread_id(void) {
 	return (int)raw6(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
+bool os_try_read(void *to, const void *from, size_t size) {
+	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)from, size };
+	long pid = raw6(SYS_getpid, 0, 0, 0, 0, 0, 0);
+	return raw6(SYS_process_vm_readv, pid, (long)&local, 1, (long)&remote, 1, 0) == (long)size;
 }
 
 bool os_is_mapped(const void *addr) {

@@ -178,8 +178,10 @@ unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, uintptr_t *linkp
 	unsigned n = take_between(s, sc, start, MOSAIC_UNITS, max, &largest, linkp);
 	if (n < max)
 		n += take_between(s, sc, 0, start, max - n, &largest, linkp);
-	if (n < max)
-		m->largest = (uint16_t)largest; /* all holes were looked at */
+	if (n < max) { /* all holes were looked at */
+		m->largest = (uint16_t)largest;
+		m->misfits |= (uint64_t)1 << sc;
+	}
 	s->free_count -= (uint16_t)(n * mosaic_units(sc));
 	s->used += (uint16_t)n;
 	return n;
@@ -194,6 +196,7 @@ void mosaic_put(struct slab *s, uintptr_t block) {
 	s->used--;
 	unsigned hole = next_unit(m, unit + units, true) - hole_before(m, unit);
 	m->largest = (uint16_t)max_size(m->largest, hole);
+	m->misfits = 0;
 }
 
 unsigned mosaic_class_at(const struct mosaic *m, uintptr_t offset) {

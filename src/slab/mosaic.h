@@ -43,12 +43,19 @@ HAK_INLINE unsigned mosaic_units(unsigned sc) {
 
 struct mosaic {
 	uint64_t used[MOSAIC_UNITS / 64];
+	uint64_t misfits;        /* a bit per class for whose blocks no hole is long enough and aligned */
 	uint16_t largest;        /* no hole has more units */
 	uint16_t next;           /* unit from which the search for holes goes on */
 	uint8_t list;            /* of the owner's heap that it is in, by `largest`, + 1; 0: in none */
 	struct list_node unused; /* no slab's: under the lock */
 	uint8_t begins[MOSAIC_UNITS / MOSAIC_CELL_UNITS]; /* class << 1 | unit in the cell; 0: none begins */
 };
+
+/* Might a block of class `sc` fit in a hole? Owner. */
+HAK_INLINE bool mosaic_may_fit(const struct mosaic *m, unsigned sc) {
+	return m->largest >= mosaic_units(sc) && (m->misfits >> sc & 1) == 0;
+}
+static_assert(SC_COUNT <= 64, "a bit per class");
 
 /* Opens a slab. What lies on its lists becomes holes, and so does what was never carved. False: out
    of memory. Owner; the caller changes the tag (slab_set_tag) and the lists. */

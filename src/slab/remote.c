@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "slab/remote.h"
 
+#include "base/probe.h"
 #include "slab/pool.h"
 
 bool inbox_is_empty(const struct inbox *in) {
@@ -48,6 +49,7 @@ void remote_route(struct slab *s) {
 }
 
 void remote_post(struct slab *s, const struct batch *b) {
+	HAK_PROBE2(remote_post, s->base, b->count);
 	/* Relaxed: the exchange below settles it. */
 	uint64_t old = atomic_load_explicit(&s->remote, memory_order_relaxed), new;
 	do {

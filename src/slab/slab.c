@@ -2,6 +2,7 @@
 #include "slab/slab.h"
 
 #include "base/bits.h"
+#include "base/probe.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
@@ -88,6 +89,7 @@ struct slab *slab_new(unsigned sc) {
 	s->capacity = c->capacity;
 	s->block_size = c->size;
 	s->sc = (uint8_t)sc;
+	HAK_PROBE2(slab_get, s->base, sc);
 	/* Relaxed: nobody knows this slab yet. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
@@ -96,6 +98,7 @@ struct slab *slab_new(unsigned sc) {
 }
 
 void slab_delete(struct slab *s) {
+	HAK_PROBE2(slab_release, s->base, s->sc);
 	bool mosaic = slab_mosaic(s) != NULL;
 	struct span span = { .base = (void *)s->base, .granules = 1, .ss = s->ss,
 	                     .last_size = mosaic ? 0 : s->block_size };

@@ -5,7 +5,10 @@
 #include "os/lock.h"
 #include "os/os.h"
 
-enum { GROWTH = 256 * 1024 }; /* bytes mapped when the donated stretches are used up */
+enum {
+	GROWTH = 256 * 1024, /* bytes mapped when the donated stretches are used up */
+	STRETCHES = 64,      /* remembered, for reports */
+};
 
 /* All under `lock`. `spare` is a second stretch, taken up when the first is used up. */
 static struct {
@@ -13,6 +16,10 @@ static struct {
 	char *at, *end;
 	char *spare, *spare_end;
 	size_t used;
+	struct stretch {
+		uintptr_t start, end;
+	} all[STRETCHES]; /* whatever was taken up; neighbours are one */
+	unsigned count;
 } meta;
 
 struct lock *meta_lock(void) {
@@ -27,6 +34,26 @@ size_t meta_used(void) {
 	return meta.used;
 }
 
+static void remember(const char *start, size_t size) {
+	uintptr_t s = (uintptr_t)start, e = s + size;
+	for (unsigned i = 0; i < meta.count; i++) {
+		struct stretch *r = &meta.all[i];
+		if (r->start == e || r->end == s) {
+			*r = r->start == e ? (struct stretch){ s, r->end } : (struct stretch){ r->start, e };
+			return;
+		}
+	}
+	if (meta.count < STRETCHES)
+		meta.all[meta.count++] = (struct stretch){ s, e };
+}
+
+bool meta_has(uintptr_t addr) {
+	for (unsigned i = 0; i < meta.count; i++)
+		if (addr >= meta.all[i].start && addr < meta.all[i].end)
+			return true;
+	return false;
+}
+
 const void *meta_used_at(void) {
 	return &meta.used;
 }
@@ -34,6 +61,8 @@ const void *meta_used_at(void) {
 void meta_donate(void *start, size_t size) {
 	char *s = start;
 	lock_acquire(&meta.lock);
+	if (size != 0)
+		remember(s, size);
 	if (meta.at == meta.end) {
 		meta.at = s;
 		meta.end = s + size;
@@ -55,6 +84,7 @@ static bool refill(size_t size) {
 	char *p = os_map(NULL, growth);
 	if (p == NULL)
 		return false;
+	remember(p, growth);
 	meta.at = p;
 	meta.end = p + growth;
 	return true;

@@ -16,6 +16,9 @@ void *meta_alloc(size_t size);
    the largest. */
 void meta_donate(void *start, size_t size);
 
+/* Is `addr` in metadata memory? Takes no lock: a guess while it grows. */
+bool meta_has(uintptr_t addr);
+
 /* Bytes handed out. */
 size_t meta_used(void);
 const void *meta_used_at(void);

@@ -36,7 +36,9 @@
 
 #define TAG_OWNER_SHIFT 10
 #define TAG_CODE_MASK ((1u << TAG_OWNER_SHIFT) - 1)
-#define TAG_OWNER_MAX ((1u << (32 - TAG_OWNER_SHIFT)) - 1)
+#define TAG_OWNER_MAX ((1u << (32 - TAG_OWNER_SHIFT)) - 2)
+/* Of a thread that is to take no granule for its own, not even those without an owner. */
+#define TAG_MATCHES_NONE (~0u << TAG_OWNER_SHIFT)
 
 /* Codes above every class code; owner 0. */
 enum tag_code {

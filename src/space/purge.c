@@ -2,6 +2,7 @@
 #include "space/purge.h"
 
 #include "base/bits.h"
+#include "base/report.h"
 #include "base/settings.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -24,6 +25,8 @@ static struct {
 	uint64_t refused_ms;  /* when the system last refused; 0: never */
 	bool purging;         /* one purger at a time: others go on without waiting */
 } purge;
+
+void (*hak_purge_waits)(void);
 
 static struct superslab *of_queue_node(struct queue_node *n) {
 	return (struct superslab *)(void *)((char *)n - offsetof(struct superslab, dirty_link));
@@ -86,18 +89,35 @@ void purge_regret(struct superslab *ss) {
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
+	if (hak_settings.tiny_profile == TINY_LARSON_GUARD)
+		return __atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED) * SUPERSLAB_GRANULES;
 	size_t live = hak_space.live + space_big(), ceiling = PURGE_CEILING / GRANULE;
 	size_t least = max_size(PURGE_FLOOR / GRANULE, live / 4);
 	size_t room = ceiling > live ? ceiling - live : 0;
 	return max_size(least, min_size(least << purge.regret, room));
 }
 
+/* Will anything be purged at all? */
+static bool has_duty(void) {
+	return hak_settings.purge_delay_ms >= 0 && space_superslabs() * SUPERSLAB > PURGE_HEAP;
+}
+
 static bool may_purge(void) {
-	if (purge.purging || hak_settings.purge_delay_ms < 0)
-		return false;
-	if (hak_space.superslabs * SUPERSLAB <= PURGE_HEAP)
+	if (purge.purging || !has_duty())
 		return false;
 	return purge.refused_ms == 0 || purge.now_ms - purge.refused_ms >= BACKOFF;
+}
+
+static void log_purge(const struct superslab *ss, size_t bytes, const char *outcome) {
+	struct line l;
+	if (!hak_settings.pagebox_log)
+		return;
+	line_begin(&l);
+	line_str(&l, "SuperSlab ");
+	line_ptr(&l, (const void *)ss->base);
+	line_str(&l, outcome);
+	line_dec(&l, bytes);
+	os_say(&l);
 }
 
 /* Purges the dirty granules of one SuperSlab. The lock is dropped meanwhile. */
@@ -122,6 +142,8 @@ static bool purge_superslab(struct superslab *ss) {
 		if (os_purge((void *)(ss->base + first * GRANULE), run * GRANULE))
 			clean |= part;
 	}
+	log_purge(ss, (size_t)__builtin_popcount(clean) * GRANULE,
+	          clean == mask ? " purged, bytes " : " refused in part, purged bytes ");
 	lock_acquire(space_lock());
 	ss->purged_ms = purge.now_ms;
 	hak_space.purges += calls;
@@ -161,14 +183,40 @@ static void apply_age(void) {
 		purge_until(SIZE_MAX, purge.now_ms - delay);
 }
 
+static void purge_excess_locked(void) {
+	size_t allowed = allowance();
+	if (hak_space.dirty > allowed && may_purge())
+		purge_until(allowed - allowed / 8, 0);
+}
+
 void purge_after_free_locked(void) {
 	if (++purge.events >= CLOCK_EVERY) {
 		look_at_clock();
 		apply_age();
 	}
-	size_t allowed = allowance();
-	if (hak_space.dirty > allowed && may_purge())
-		purge_until(allowed - allowed / 8, 0);
+	purge_excess_locked();
+	if (HAK_UNLIKELY(hak_purge_waits != NULL) && purge.queue.first != NULL && has_duty())
+		hak_purge_waits();
+}
+
+void purge_excess(void) {
+	if (!purge_pending())
+		return;
+	lock_acquire(space_lock());
+	purge_excess_locked();
+	lock_release(space_lock());
+}
+
+uint64_t purge_due(void) {
+	uint64_t due = PURGE_NEVER;
+	lock_acquire(space_lock());
+	if (purge.queue.first != NULL && has_duty()) {
+		due = of_queue_node(purge.queue.first)->dirty_ms + (uint64_t)hak_settings.purge_delay_ms;
+		if (purge.refused_ms != 0 && due < purge.refused_ms + BACKOFF)
+			due = purge.refused_ms + BACKOFF;
+	}
+	lock_release(space_lock());
+	return due;
 }
 
 void purge_tick(void) {
@@ -178,15 +226,37 @@ void purge_tick(void) {
 	lock_release(space_lock());
 }
 
+static void log_unmapped(size_t count) {
+	struct line l;
+	if (!hak_settings.pagebox_log)
+		return;
+	line_begin(&l);
+	line_str(&l, "SuperSlabs unmapped: ");
+	line_dec(&l, count);
+	os_say(&l);
+}
+
 bool purge_all(size_t keep) {
 	lock_acquire(space_lock());
 	bool any = false;
 	if (!purge.purging)
 		any = purge_until(keep / GRANULE, 0);
-	if (keep == 0)
-		any |= superslab_release_empty() > 0;
+	size_t unmapped = keep == 0 ? superslab_release_empty() : 0;
+	lock_release(space_lock());
+	if (unmapped != 0)
+		log_unmapped(unmapped);
+	return any || unmapped != 0;
+}
+
+bool purge_release_empty(void) {
+	lock_acquire(space_lock());
+	bool any = superslab_release_empty() > 0;
 	lock_release(space_lock());
 	return any;
+}
+
+bool purge_is_discreet(void) {
+	return space_superslabs() * SUPERSLAB + space_big() * GRANULE <= PURGE_HEAP;
 }
 
 bool purge_pending(void) {

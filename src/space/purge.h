@@ -9,7 +9,8 @@
  * memory again that was purged less than a second ago doubles it, as long as live and dirty memory
  * together stay below PURGE_CEILING; a quiet second halves it.
  *
- * No madvise at all in a heap smaller than PURGE_HEAP: small processes run in sandboxes that forbid it.
+ * No madvise at all in a heap smaller than PURGE_HEAP, unless the program asks for memory to be given back:
+ * small processes run in sandboxes that forbid it.
  *
  * The dirty queue holds SuperSlabs with dirty granules, the longest dirty first. All under the space
  * lock unless the name says otherwise; the purge itself drops the lock around each system call,
@@ -42,12 +43,29 @@ void purge_regret(struct superslab *ss);
 /* Applies both rules; looks at the clock now and then only. */
 void purge_after_free_locked(void);
 
+/* Applies the rule of amount: memory that was just mapped elsewhere leaves less room for what is dirty. Takes
+   the space lock. */
+void purge_excess(void);
+
 /* Applies the age rule. Takes the space lock. */
 void purge_tick(void);
 
 /* Purges until at most `keep` bytes are dirty, unmaps what is wholly free. Takes the space lock.
    True if anything was given back. */
 bool purge_all(size_t keep);
+
+/* Unmaps what is wholly free: for when the system has no more address space, which purging would not
+   help. Takes the space lock. True if there was any. */
+bool purge_release_empty(void);
+
+/* Is the heap still so small that nothing is to be dropped by madvise? */
+bool purge_is_discreet(void);
+/* When the age rule has to be applied next, by os_now_ms, or PURGE_NEVER. Takes the space lock. */
+#define PURGE_NEVER UINT64_MAX
+uint64_t purge_due(void);
+
+/* Called under the space lock, if it is set: there is dirty memory, which will be due one day. */
+extern void (*hak_purge_waits)(void);
 
 /* Is there anything dirty? Approximate, without the lock. */
 bool purge_pending(void);

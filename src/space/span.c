@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Spans: granules from SuperSlabs, or mapped alone when SuperSlabs are switched off. */
 #include "base/bits.h"
+#include "base/report.h"
 #include "base/settings.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -31,6 +32,32 @@ static void free_alone(const struct span *span) {
 	__atomic_fetch_sub(&hak_space.alone, span->granules, __ATOMIC_RELAXED);
 }
 
+/* For the log, which must be written without the lock. */
+static void log_superslab(const struct superslab *ss, const char *what, size_t bytes) {
+	struct line l;
+	if (!hak_settings.pagebox_log)
+		return;
+	line_begin(&l);
+	line_str(&l, "SuperSlab ");
+	line_ptr(&l, (const void *)ss->base);
+	line_str(&l, what);
+	if (bytes != 0) {
+		line_str(&l, ", bytes ");
+		line_dec(&l, bytes);
+	}
+	os_say(&l);
+}
+
+/* The SuperSlab is new, and one span of it is ours: it cannot go away. */
+static void settle(struct superslab *ss) {
+	size_t bytes = align_up(SUPERSLAB / 100 * hak_settings.prefault, os_facts.page_size);
+	log_superslab(ss, ss->huge ? " mapped, for huge pages" : " mapped", 0);
+	if (bytes == 0)
+		return;
+	os_populate((void *)ss->base, min_size(bytes, SUPERSLAB));
+	log_superslab(ss, " made resident", bytes);
+}
+
 bool span_alloc(size_t granules, enum span_use use, struct span *span) {
 	if (!hak_settings.use_superslab)
 		return alloc_alone(granules, span);
@@ -38,11 +65,14 @@ bool span_alloc(size_t granules, enum span_use use, struct span *span) {
 	bool zero;
 	lock_acquire(space_lock());
 	struct superslab *ss = superslab_take(granules, use, &first, &zero);
-	if (ss == NULL && superslab_grow(use))
+	bool grown = ss == NULL && superslab_grow(use);
+	if (grown)
 		ss = superslab_take(granules, use, &first, &zero);
 	lock_release(space_lock());
 	if (ss == NULL)
 		return false;
+	if (grown)
+		settle(ss);
 	*span = (struct span){ .base = (void *)(ss->base + first * GRANULE), .granules = granules,
 	                       .ss = ss, .zero = zero };
 	return true;

@@ -206,7 +206,7 @@ bool superslab_grow(enum span_use use) {
 	                          .huge = kind == &space.huge };
 	kind->region += SUPERSLAB;
 	pagemap_set(ss->base, SUPERSLAB_GRANULES, TAG_FREE, NULL);
-	hak_space.superslabs++;
+	space_count_superslabs(1);
 	superslab_refile(ss);
 	return true;
 }
@@ -224,7 +224,7 @@ static bool release(struct superslab *ss) {
 	purge_forget(ss);
 	unfile(&ss->by_run);
 	unfile(&ss->by_dirty);
-	hak_space.superslabs--;
+	space_count_superslabs(-1);
 	list_push(&space.unused, &ss->by_run);
 	return true;
 }
@@ -248,7 +248,8 @@ void superslab_rebuild(void) {
 	purge_reset();
 	space.plain = space.huge = (struct kind){ 0 }; /* regions may be half updated: given up */
 	space.unused.first = NULL;
-	hak_space.live = hak_space.superslabs = 0;
+	hak_space.live = 0;
+	space_count_superslabs(-(ptrdiff_t)hak_space.superslabs);
 	space_count_dirty(-(ptrdiff_t)hak_space.dirty);
 	for (struct superslab *ss = space.all; ss != NULL; ss = ss->next) {
 		ss->by_run = ss->by_dirty = (struct list_node){ 0 };
@@ -258,7 +259,7 @@ void superslab_rebuild(void) {
 			continue;
 		}
 		ss->zero &= ss->free;
-		hak_space.superslabs++;
+		space_count_superslabs(1);
 		hak_space.live += SUPERSLAB_GRANULES;
 		superslab_put(ss, ss->free, ss->free & ~ss->zero);
 	}

@@ -61,7 +61,7 @@ void span_shrink(struct span *span, size_t granules);
 
 /* Space counters, in granules; approximate for readers without the lock. */
 struct space_stats {
-	size_t superslabs;
+	size_t superslabs; /* looked at without the lock, too */
 	size_t live;     /* in use */
 	size_t dirty;    /* free and maybe resident */
 	size_t purged;   /* purged, ever */
@@ -71,6 +71,7 @@ struct space_stats {
 	size_t large;    /* bytes of large blocks in SuperSlabs */
 	size_t big;      /* granules of large blocks with a mapping of their own */
 	size_t dirty_most, live_most; /* the most there were at a time */
+	size_t threads;  /* that have a heap; not under the lock */
 };
 extern struct space_stats hak_space;
 
@@ -88,6 +89,12 @@ HAK_INLINE void space_count_live(size_t granules) {
 	hak_space.live += granules;
 	if (hak_space.live > hak_space.live_most)
 		hak_space.live_most = hak_space.live;
+}
+HAK_INLINE void space_count_superslabs(ptrdiff_t n) {
+	__atomic_store_n(&hak_space.superslabs, hak_space.superslabs + (size_t)n, __ATOMIC_RELAXED);
+}
+HAK_INLINE size_t space_superslabs(void) {
+	return __atomic_load_n(&hak_space.superslabs, __ATOMIC_RELAXED);
 }
 HAK_INLINE size_t space_big(void) {
 	return __atomic_load_n(&hak_space.big, __ATOMIC_RELAXED);

@@ -4,7 +4,7 @@
 
 #include "tool/tool.h"
 
-static void say(const char *format, va_list arguments) {
+__attribute__((format(printf, 1, 0))) static void say(const char *format, va_list arguments) {
 	fflush(stdout);
 	fputs("hakmem: ", stderr);
 	vfprintf(stderr, format, arguments);

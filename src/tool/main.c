@@ -11,6 +11,7 @@ static const struct command *const commands[] = {
 	&command_stat,
 	&command_top,
 	&command_map,
+	&command_profile,
 	&command_conf,
 	&command_info,
 	&command_preload,

@@ -5,7 +5,7 @@
 #include "tool/map.h"
 #include "tool/screen.h"
 
-enum { CELL = 14, GAP = 2, LEFT = 120, TOP = 96, BANDS = 12, LEGEND_WIDTH = 56 };
+enum { CELL = 14, GAP = 2, LEFT = 120, TOP = 96, BANDS = 12, LEGEND_WIDTH = 64 };
 
 /* Blue for the smallest blocks to red for the largest. */
 static unsigned hue_of(unsigned band) {

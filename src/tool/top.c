@@ -89,8 +89,8 @@ static void print_head(const struct rows *rows, bool colours) {
 		live += rows->row[i].live;
 		waste += waste_of(&rows->row[i]);
 	}
-	printf("%zu processes use HAKMEM: %s resident, %s live, %s idle or unused", rows->count,
-	       amount_of(rss).text, amount_of(live).text, amount_of(waste).text);
+	printf("%zu process%s HAKMEM: %s resident, %s live, %s idle or unused", rows->count,
+	       rows->count == 1 ? " uses" : "es use", amount_of(rss).text, amount_of(live).text, amount_of(waste).text);
 	if (rows->denied != 0)
 		printf("; %zu may not be read", rows->denied);
 	printf("\n%s%8s %-15s %7s %7s %7s %7s %7s %5s %7s %6s%s\n", colours ? "\033[1m" : "", "PID", "PROGRAM",
@@ -107,13 +107,14 @@ static void print_row(const struct row *r, bool colours) {
 	       worst, (unsigned long long)r->heaps);
 }
 
-static void print_once(size_t most) {
+static void print_once(size_t most, bool clear) {
 	struct rows rows = { 0 };
 	bool colours = screen_has_colour();
 	process_each(add, &rows);
 	if (rows.count != 0)
 		qsort(rows.row, rows.count, sizeof *rows.row, compare);
-	screen_begin();
+	if (clear)
+		screen_begin();
 	print_head(&rows, colours);
 	for (size_t i = 0; i < rows.count && i < most; i++)
 		print_row(&rows.row[i], colours);
@@ -139,7 +140,8 @@ static int run(int argc, char **argv) {
 	do {
 		unsigned rows, columns;
 		screen_size(&rows, &columns);
-		print_once(screen_is_terminal() && times != 1 && rows > 3 ? rows - 3 : SIZE_MAX);
+		bool clear = screen_is_terminal() && times != 1;
+		print_once(clear && rows > 3 ? rows - 3 : SIZE_MAX, clear);
 	} while (times != 1 && screen_wait(every));
 	return TOOL_OK;
 }

@@ -97,6 +97,25 @@ static void expand_beyond_usable_size_in_place_or_not_at_all(void **state)
 		}
 }
 
+/* A small request whose alignment makes a large block of it. */
+static void expand_aligned_block_holds_what_was_asked(void **state)
+{
+	for (size_t wanted = 5000; wanted < 100000; wanted += 9000) {
+		char *block = hak_aligned_alloc(64 * 1024, 10), *moved;
+
+		assert_non_null(block);
+		if (hak_expand(block, wanted)) {
+			assert_true(hak_usable_size(block) >= wanted);
+			fill(block, wanted, 1);
+			moved = hak_realloc(block, 2 * wanted);
+			assert_non_null(moved);
+			assert_true(is_filled(moved, wanted, 1));
+			block = moved;
+		}
+		hak_free(block);
+	}
+}
+
 static void expand_impossible_null_and_errno_kept(void **state)
 {
 	void *block = hak_malloc(100);
@@ -120,6 +139,7 @@ int main(void)
 		cmocka_unit_test(alloc_at_least_any_size_tells_usable),
 		cmocka_unit_test(expand_within_usable_size_stays),
 		cmocka_unit_test(expand_beyond_usable_size_in_place_or_not_at_all),
+		cmocka_unit_test(expand_aligned_block_holds_what_was_asked),
 		cmocka_unit_test(expand_impossible_null_and_errno_kept),
 	};
 

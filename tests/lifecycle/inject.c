@@ -8,7 +8,9 @@
  * The program stops itself (SIGSTOP) twice: when counting shall begin, and when nothing is to fail
  * any more. It must exit with 0 every time.
  *
- * Usage: inject [-f N] [-c COUNT] [-s STEP] [-l LIBRARY] PROGRAM [ARGUMENT]...
+ * Usage: inject [-k CALL] [-e ERROR] [-f N] [-c COUNT] [-s STEP] [-l LIBRARY] PROGRAM [ARGUMENT]...
+ *   -k CALL   only this of the five is counted and fails
+ *   -e ERROR  with which it fails: ENOMEM, EAGAIN or EPERM (ENOMEM)
  *   -f N      the first run fails the N-th call (1)
  *   -c COUNT  so many calls in a row fail, 0: all from the n-th on (1)
  *   -s STEP   every STEP-th n only (1)
@@ -35,9 +37,20 @@ enum phase { BEFORE, COUNTING, AFTER };
 
 static struct {
 	long first, count, step;
+	long call; /* -1: any of the five */
+	int error;
 	const char *library;
 	char **program;
-} options = {.first = 1, .count = 1, .step = 1};
+} options = {.first = 1, .count = 1, .step = 1, .call = -1, .error = ENOMEM};
+
+struct name {
+	const char *name;
+	long value;
+};
+static const struct name calls[] = {{"mmap", SYS_mmap}, {"munmap", SYS_munmap},
+	{"mremap", SYS_mremap}, {"madvise", SYS_madvise}, {"mprotect", SYS_mprotect}, {NULL, 0}};
+static const struct name errors[] = {{"ENOMEM", ENOMEM}, {"EAGAIN", EAGAIN}, {"EPERM", EPERM},
+	{NULL, 0}};
 
 /* One run. */
 static struct {
@@ -75,8 +88,12 @@ static void start_program(void)
 
 static bool is_counted(long number)
 {
-	return number == SYS_mmap || number == SYS_munmap || number == SYS_mremap ||
-		number == SYS_madvise || number == SYS_mprotect;
+	if (options.call >= 0)
+		return number == options.call;
+	for (const struct name *call = calls; call->name; call++)
+		if (number == call->value)
+			return true;
+	return false;
 }
 
 static bool is_to_fail(void)
@@ -112,7 +129,7 @@ static void at_exit(pid_t thread)
 	if (!found)
 		return;
 	*found = 0;
-	regs_set_result(thread, -ENOMEM);
+	regs_set_result(thread, -options.error);
 }
 
 static void at_call(pid_t thread)
@@ -185,17 +202,37 @@ static int check_possible(void)
 		fprintf(stderr, "inject: the program fails by itself, wait status %#x\n", status);
 		return 1;
 	}
-	if (run.calls == 0)
+	if (run.calls == 0 && options.call < 0)
 		return CHILD_SKIPPED; /* a kernel without PTRACE_GET_SYSCALL_INFO */
 	return 0;
+}
+
+static bool find_name(const struct name *names, const char *name, long *valuep)
+{
+	for (; names->name; names++)
+		if (strcmp(names->name, name) == 0) {
+			*valuep = names->value;
+			return true;
+		}
+	return false;
 }
 
 static bool parse(int argc, char **argv)
 {
 	int option;
+	long error = ENOMEM;
 
-	while ((option = getopt(argc, argv, "+f:c:s:l:")) >= 0)
+	while ((option = getopt(argc, argv, "+k:e:f:c:s:l:")) >= 0)
 		switch (option) {
+		case 'k':
+			if (!find_name(calls, optarg, &options.call))
+				return false;
+			break;
+		case 'e':
+			if (!find_name(errors, optarg, &error))
+				return false;
+			options.error = (int)error;
+			break;
 		case 'f':
 			options.first = atol(optarg);
 			break;
@@ -232,7 +269,8 @@ int main(int argc, char **argv)
 
 	if (!parse(argc, argv)) {
 		fprintf(stderr,
-			"usage: inject [-f N] [-c COUNT] [-s STEP] [-l LIBRARY] PROGRAM [ARGUMENT]...\n");
+			"usage: inject [-k CALL] [-e ERROR] [-f N] [-c COUNT] [-s STEP] [-l LIBRARY] "
+			"PROGRAM [ARGUMENT]...\n");
 		return 2;
 	}
 	signal(SIGALRM, give_up);

@@ -3,6 +3,7 @@
  * Every setting changes something that can be seen from outside the process.
  * Usage: effects PROBE LIBRARY
  */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -69,10 +71,16 @@ static long total_of(const char *name)
 	char line[64];
 	const char *at;
 
-	snprintf(line, sizeof line, "<total type=\"%s\" size=\"", name);
+	snprintf(line, sizeof line, "<total type=\"%s\" ", name); /* then size="..." or count="..." */
 	at = strstr(result.out.text, line);
 	assert_non_null(at);
-	return atol(at + strlen(line));
+	return atol(strchr(at + strlen(line), '"') + 1);
+}
+
+/* Blocks with the program or in caches of threads. */
+static long used_blocks(void)
+{
+	return total_of("live_blocks") + total_of("cached_blocks");
 }
 
 static void disable_hands_all_to_libc(void **state)
@@ -108,12 +116,135 @@ static void tiny_cache_bounds_free_blocks(void **state)
 	long least, most, by_itself;
 
 	value_of("TINY_CACHE=8", "free_many", "4000");
-	least = total_of("live_blocks");
+	least = used_blocks();
 	value_of("TINY_CACHE=4096", "free_many", "4000");
-	most = total_of("live_blocks");
+	most = used_blocks();
 	value_of("", "free_many", "4000");
-	by_itself = total_of("live_blocks");
+	by_itself = used_blocks();
 	assert_true(least < 500 && least < by_itself && by_itself < most && most > 3000);
+}
+
+static long mapped_with(const char *settings, const char *ms)
+{
+	value_of(settings, "another_size", ms);
+	return total_of("mapped");
+}
+
+static void empty_reuse_off_keeps_slabs_in_their_class(void **state)
+{
+	assert_true(mapped_with("", "0") < 14 << 20);
+	assert_true(mapped_with("SS_EMPTY_REUSE=0", "0") >= 16 << 20);
+	assert_true(mapped_with("SS_EMPTY_REUSE=0 PURGE_DELAY=-1", "300") >= 16 << 20);
+	assert_true(mapped_with("SS_EMPTY_REUSE=0 PURGE_DELAY=50", "300") < 14 << 20);
+}
+
+static void prefault_makes_superslabs_resident(void **state)
+{
+	long none = value_of("", "one_block", "64");
+	long half = value_of("SS_PREFAULT=50", "one_block", "64"), all = value_of("SS_PREFAULT=100", "one_block", "64");
+
+	assert_in_range(half - none, 750, 1250);
+	assert_in_range(all - none, 1750, 2250);
+	assert_in_range(value_of("PROFILE=throughput THP=never", "one_block", "64") - none, 50, 450);
+}
+
+static void ready_off_takes_another_slab(void **state)
+{
+	assert_true(value_of("", "follow_ready", "120") > 110);
+	assert_true(value_of("TINY_READY=0", "follow_ready", "120") < 70);
+}
+
+static void bind_c7_chooses_slab_and_carving(void **state)
+{
+	long one = 0, two = 0, mixed = 0;
+
+	assert_true(value_of("", "prefer_dead", "200") < 10);
+	assert_true(value_of("WARM_TLS_BIND_C7=1", "prefer_dead", "200") < 10);
+	assert_true(value_of("WARM_TLS_BIND_C7=0", "prefer_dead", "200") > 100);
+	for (int kib = 101; kib <= 104; kib++) {
+		char text[8];
+		snprintf(text, sizeof text, "%d", kib);
+		value_of("WARM_TLS_BIND_C7=1", "use_small", text);
+		one += used_blocks();
+		value_of("WARM_TLS_BIND_C7=2", "use_small", text);
+		two += used_blocks();
+		value_of("PROFILE=MIXED_TINYV3_C7_SAFE", "use_small", text);
+		mixed += used_blocks();
+	}
+	assert_int_equal(two - one, 0 + 1 + 2 + 3);
+	assert_int_equal(one, mixed);
+}
+
+static void larson_guard_keeps_within_budget(void **state)
+{
+	long full, guarded;
+
+	value_of("TINY_CACHE=256", "fill_bins", "20000");
+	full = used_blocks();
+	value_of("TINY_CACHE=256 TINY_PROFILE=larson_guard", "fill_bins", "20000");
+	guarded = used_blocks();
+	assert_true(full > 25000 && guarded < 21000);
+	assert_true(value_of("TINY_PROFILE=full PURGE_DELAY=60s", "free_burst", "100") > 9 << 10);
+	assert_true(value_of("TINY_PROFILE=larson_guard PURGE_DELAY=60s", "free_burst", "100") < 6 << 10);
+	assert_true(value_of("PROFILE=larson_guard PURGE_DELAY=60s", "free_burst", "100") < 6 << 10);
+}
+
+/* Blocks that stay cached when those of some size come and go by the thousand. */
+static long cached_with(const char *policy, const char *size)
+{
+	char settings[64];
+
+	snprintf(settings, sizeof settings, "TINY_POLICY_PROFILE=%s", policy);
+	value_of(settings, "come_and_go", size);
+	return used_blocks();
+}
+
+static void policy_profile_says_whose_bins_grow(void **state)
+{
+	enum { FEW = 300, MANY = 900 };
+
+	assert_true(cached_with("legacy", "64") < FEW && cached_with("legacy", "1000") < FEW);
+	assert_true(cached_with("c5_7_only", "64") < FEW && cached_with("c5_7_only", "1000") > MANY);
+	assert_true(cached_with("tinyplus_all", "64") > MANY && cached_with("tinyplus_all", "1000") > MANY);
+	assert_true(cached_with("auto", "64") > MANY && cached_with("auto", "1000") > MANY);
+}
+
+/* The size mix of a run changes half way. */
+static void policy_log_tells_of_change(void **state)
+{
+	const char *first, *then, *shrunk;
+
+	value_of("TINY_POLICY_LOG=1", "change_sizes", "2000");
+	first = strstr(result.err.text, "hakmem: policy: heap 1 promotes C3, score ");
+	then = strstr(result.err.text, "hakmem: policy: heap 1 promotes C5, score ");
+	shrunk = strstr(result.err.text, "hakmem: policy: heap 1 shrinks C3, score ");
+	assert_true(first != NULL && then > first && shrunk > then);
+	assert_null(strstr(result.err.text, "shrinks C5"));
+	value_of("TINY_POLICY_LOG=1 TINY_POLICY_PROFILE=legacy", "change_sizes", "2000");
+	assert_string_equal(result.err.text, "");
+}
+
+static void warm_log_tells_of_slabs(void **state)
+{
+	value_of("TINY_WARM_LOG=1", "free_many", "4000");
+	assert_non_null(strstr(result.err.text, "hakmem: slabs: heap 1, size 64: takes a fresh one in probe["));
+	value_of("TINY_WARM_LOG=1", "follow_ready", "120");
+	assert_non_null(strstr(result.err.text, "hakmem: slabs: heap 1, size 512: turns to one it has in probe["));
+	value_of("TINY_WARM_LOG=1 SS_EMPTY_REUSE=0", "another_size", "0");
+	assert_non_null(strstr(result.err.text, "size 1024: keeps an empty one in probe["));
+	value_of("TINY_WARM_LOG=1", "another_size", "0");
+	assert_non_null(strstr(result.err.text, "size 1024: gives one back in probe["));
+	value_of("TINY_WARM_LOG=1", "prefer_dead", "640");
+	assert_non_null(strstr(result.err.text, "size 1024: adopts one in probe["));
+}
+
+static void pagebox_log_tells_of_superslabs(void **state)
+{
+	value_of("TINY_PAGEBOX_LOG=1 SS_PREFAULT=10", "free_burst", "100");
+	assert_non_null(strstr(result.err.text, "hakmem: SuperSlab 0x"));
+	assert_non_null(strstr(result.err.text, " mapped in probe["));
+	assert_non_null(strstr(result.err.text, " made resident, bytes 212992 in probe["));
+	assert_non_null(strstr(result.err.text, " purged, bytes "));
 }
 
 static void bigcache_keeps_what_it_may(void **state)
@@ -144,6 +275,33 @@ static void purge_delay_over_gives_back_as_it_goes(void **state)
 	assert_true(value_of("PURGE_DELAY=60s", "go_on", "30") > 5 << 10);
 }
 
+/* 5 % of 128 MiB that are live. */
+enum { REST_MOST = 128 * 1024 / 20 };
+
+static void burst_freed_given_back_while_program_goes_on(void **state)
+{
+	assert_true(value_of("", "burst_on", "0") <= REST_MOST);
+}
+
+static void background_gives_back_while_program_idles(void **state)
+{
+	assert_true(value_of("", "burst_idle", "0") > REST_MOST);
+	assert_true(value_of("BACKGROUND=1", "burst_idle", "0") <= REST_MOST);
+	assert_true(value_of("BACKGROUND=1 PURGE_DELAY=-1", "burst_idle", "0") > 900 << 10);
+}
+
+static void background_serves_fork_children(void **state)
+{
+	assert_true(value_of("BACKGROUND=1", "burst_child", "0") <= REST_MOST);
+	assert_int_equal(value_of("BACKGROUND=1 PURGE_DELAY=5", "fork_amid", "100"), 0);
+}
+
+static void background_thread_comes_late_and_is_harmless(void **state)
+{
+	assert_int_equal(value_of("BACKGROUND=1", "purge_thread", "0"), 0);
+	assert_int_equal(value_of("", "purge_thread", "0"), 2);
+}
+
 static void thp_asks_for_huge_pages(void **state)
 {
 	if (access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) != 0)
@@ -168,6 +326,67 @@ static void limit_bounds_what_can_be_had(void **state)
 	assert_int_equal(value_of("LIMIT=none", "exhaust", "1000"), 65536000 / (1 << 20));
 }
 
+static bool write_line(const char *path, const char *file, long value)
+{
+	char name[400], text[32];
+	int fd;
+
+	snprintf(name, sizeof name, "%s/%s", path, file);
+	snprintf(text, sizeof text, "%ld\n", value);
+	fd = open(name, O_WRONLY);
+	return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && close(fd) == 0;
+}
+
+/* A control group inside of ours, of either version, if we may make one. */
+static bool make_group(char path[700], char outside[600], long limit)
+{
+	char line[300], own[300] = "";
+	FILE *file = fopen("/proc/self/cgroup", "r");
+	bool one = false;
+
+	while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+		if (strstr(line, ":memory:") != NULL)
+			one = sscanf(strstr(line, ":memory:"), ":memory:%250s", own) == 1;
+		else if (strstr(line, "::") != NULL && !one)
+			sscanf(strstr(line, "::"), "::%250s", own);
+	}
+	if (file != NULL)
+		fclose(file);
+	for (char *end = own + strlen(own); ; *end = '\0') {
+		snprintf(outside, 600, "/sys/fs/cgroup%s%s", one ? "/memory" : "", own);
+		if (access(outside, F_OK) == 0 || (end = strrchr(own, '/')) == NULL)
+			break;
+	}
+	snprintf(path, 700, "%s/hakmem-test-%ld", outside, (long)getpid());
+	return mkdir(path, 0755) == 0 &&
+		write_line(path, one ? "memory.limit_in_bytes" : "memory.max", limit);
+}
+
+static void limit_cgroup_is_little_less_than_the_groups(void **state)
+{
+	char path[700], outside[600];
+	long mib = -1;
+	bool made = make_group(path, outside, 256 << 20);
+
+	if (made && write_line(path, "cgroup.procs", getpid())) {
+		mib = value_of("LIMIT=cgroup", "exhaust", "4000");
+		write_line(outside, "cgroup.procs", getpid());
+	}
+	for (int i = 0; i < 100 && rmdir(path) != 0; i++)
+		usleep(10000);
+	if (mib < 0)
+		skip();
+	assert_in_range(mib, 200, 256 * 95 / 100);
+}
+
+static void bigcache_keeps_an_eighth_of_memory(void **state)
+{
+	value_of("", "free_of", "90");
+	assert_true(total_of("bigcache") > 64 << 20);
+	value_of("LIMIT=512M", "free_of", "90");
+	assert_in_range(total_of("bigcache"), 56 << 20, 64 << 20);
+}
+
 static void limit_lets_one_block_grow(void **state)
 {
 	long mib = value_of("LIMIT=32M", "grow", "1000000");
@@ -178,11 +397,14 @@ static void limit_lets_one_block_grow(void **state)
 static void profile_does_as_its_settings(void **state)
 {
 	value_of("PROFILE=LEAN", "free_many", "4000");
-	assert_true(total_of("live_blocks") < 500);
+	assert_true(used_blocks() < 500);
 	assert_true(value_of("PROFILE=lean", "free_burst", "100") < 3 << 10);
 	assert_true(value_of("PROFILE=lean PURGE_DELAY=60s", "free_burst", "100") > 5 << 10);
 	assert_true(value_of("PROFILE=throughput", "go_on", "30") > 5 << 10);
 	assert_string_equal(result.err.text, "");
+	value_of("PROFILE=DEBUG", "owns", "64");
+	assert_non_null(strstr(result.err.text, "hakmem: stats = 1 (profile) in probe["));
+	assert_non_null(strstr(result.err.text, "  metadata "));
 }
 
 static void stats_report_at_exit(void **state)
@@ -190,8 +412,8 @@ static void stats_report_at_exit(void **state)
 	value_of("", "owns", "64");
 	assert_string_equal(result.err.text, "");
 	value_of("STATS=1", "owns", "64");
-	assert_memory_equal(result.err.text, "hakmem: mapped ", 15);
-	assert_non_null(strstr(result.err.text, "hakmem: metadata "));
+	assert_memory_equal(result.err.text, "hakmem: statistics of probe[", 28);
+	assert_non_null(strstr(result.err.text, "\n  metadata "));
 }
 
 static void verbose_says_what_holds(void **state)
@@ -216,12 +438,27 @@ int main(int argc, char **argv)
 		cmocka_unit_test(superslab_off_maps_slabs_alone),
 		cmocka_unit_test(adopt_off_leaves_slabs_of_the_dead),
 		cmocka_unit_test(tiny_cache_bounds_free_blocks),
+		cmocka_unit_test(empty_reuse_off_keeps_slabs_in_their_class),
+		cmocka_unit_test(prefault_makes_superslabs_resident),
+		cmocka_unit_test(ready_off_takes_another_slab),
+		cmocka_unit_test(bind_c7_chooses_slab_and_carving),
+		cmocka_unit_test(larson_guard_keeps_within_budget),
+		cmocka_unit_test(policy_profile_says_whose_bins_grow),
+		cmocka_unit_test(policy_log_tells_of_change),
+		cmocka_unit_test(warm_log_tells_of_slabs),
+		cmocka_unit_test(pagebox_log_tells_of_superslabs),
 		cmocka_unit_test(bigcache_keeps_what_it_may),
 		cmocka_unit_test(purge_delay_zero_gives_back_at_once),
 		cmocka_unit_test(purge_delay_over_gives_back_as_it_goes),
+		cmocka_unit_test(burst_freed_given_back_while_program_goes_on),
+		cmocka_unit_test(background_gives_back_while_program_idles),
+		cmocka_unit_test(background_serves_fork_children),
+		cmocka_unit_test(background_thread_comes_late_and_is_harmless),
 		cmocka_unit_test(thp_asks_for_huge_pages),
 		cmocka_unit_test(limit_bounds_what_can_be_had),
 		cmocka_unit_test(limit_lets_one_block_grow),
+		cmocka_unit_test(limit_cgroup_is_little_less_than_the_groups),
+		cmocka_unit_test(bigcache_keeps_an_eighth_of_memory),
 		cmocka_unit_test(profile_does_as_its_settings),
 		cmocka_unit_test(stats_report_at_exit),
 		cmocka_unit_test(verbose_says_what_holds),

@@ -3,13 +3,16 @@
  * Does what a setting changes the outcome of, and prints "VALUE\n" and what malloc_info says.
  * Usage: probe ACTION [ARGUMENT]
  */
+#include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MOST = 65536, GRANULE = 1 << 16, MIB = 1 << 20 };
@@ -35,16 +38,18 @@ static void give_back(size_t count)
 		free(blocks[--count]);
 }
 
+/* By system calls alone: an allocation might be what gives memory back. */
 static long resident_kib(void)
 {
-	long pages = 0;
-	FILE *file = fopen("/proc/self/statm", "r");
+	char text[128] = "";
+	int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	char *second;
 
-	if (file == NULL || fscanf(file, "%*d %ld", &pages) != 1)
-		pages = -1;
-	if (file != NULL)
-		fclose(file);
-	return pages * (sysconf(_SC_PAGESIZE) / 1024);
+	if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
+		return -1;
+	close(fd);
+	second = strchr(text, ' ');
+	return second != NULL ? atol(second) * (sysconf(_SC_PAGESIZE) / 1024) : -1;
 }
 
 static long owns_block_of(long size)
@@ -72,6 +77,14 @@ static long free_mibs(long count)
 	return count;
 }
 
+/* Of 400 of them. */
+static long free_of_many_mibs(long count)
+{
+	take(400, MIB);
+	give_back((size_t)count);
+	return count;
+}
+
 /* Kilobytes resident that were not before, after some were used and freed. */
 static long free_burst(long mib)
 {
@@ -94,6 +107,151 @@ static long free_burst_and_go_on(long mib)
 	return resident_kib() - before;
 }
 
+/* ---- giving back on time ---- */
+
+enum { BURST_BLOCK = 16000, LIVE_BLOCKS = 8192, BURST_BLOCKS = 65536, DELAY_MS = 1000 };
+static char *live[LIVE_BLOCKS];
+
+/* Kilobytes resident beyond what is live, some 128 MiB, one and a half purge delays of a second after
+   1 GiB more was freed. `step` is called meanwhile. */
+static long rest_of_burst(void (*step)(void))
+{
+	long before;
+
+	take(LIVE_BLOCKS, BURST_BLOCK);
+	memcpy(live, blocks, sizeof live);
+	before = resident_kib();
+	give_back(take(BURST_BLOCKS, BURST_BLOCK));
+	for (int ms = 0; ms < DELAY_MS * 3 / 2; ms += 10) {
+		usleep(10000);
+		step();
+	}
+	return resident_kib() - before;
+}
+
+static void allocate_now_and_then(void)
+{
+	static size_t size;
+
+	size = (size + 700) % 5000;
+	give_back(take(8, size));
+}
+
+static void idle(void)
+{
+}
+
+static long burst_then_go_on(long unused)
+{
+	return rest_of_burst(allocate_now_and_then);
+}
+
+static long burst_then_idle(long unused)
+{
+	return rest_of_burst(idle);
+}
+
+/* The same in a child of a process that had a purge thread. */
+static long burst_then_idle_in_child(long unused)
+{
+	int ends[2];
+	long value = -1;
+
+	rest_of_burst(idle);
+	give_back(take(BURST_BLOCKS / 16, BURST_BLOCK));
+	if (pipe(ends) != 0)
+		return -1;
+	if (fork() == 0) {
+		value = rest_of_burst(idle);
+		_exit(write(ends[1], &value, sizeof value) != sizeof value);
+	}
+	close(ends[1]);
+	return read(ends[0], &value, sizeof value) == sizeof value ? value : -1;
+}
+
+/* A line of a thread's status; "" if there is none. */
+static void status_of(const char *task, const char *key, char *value)
+{
+	char path[300], line[300];
+	FILE *file;
+
+	value[0] = '\0';
+	snprintf(path, sizeof path, "/proc/self/task/%s/status", task);
+	file = fopen(path, "r");
+	while (file != NULL && fgets(line, sizeof line, file) != NULL)
+		if (strncmp(line, key, strlen(key)) == 0)
+			sscanf(line + strlen(key), " %250s", value);
+	if (file != NULL)
+		fclose(file);
+}
+
+/* Threads; of those that are called hakmem-purge, the ones without signals and capabilities. */
+static void count_threads(long *all, long *purging)
+{
+	DIR *folder = opendir("/proc/self/task");
+	struct dirent *entry;
+
+	*all = *purging = 0;
+	while (folder != NULL && (entry = readdir(folder)) != NULL) {
+		char name[300], blocked[300], capable[300];
+		if (entry->d_name[0] == '.')
+			continue;
+		status_of(entry->d_name, "Name:", name);
+		status_of(entry->d_name, "SigBlk:", blocked);
+		status_of(entry->d_name, "CapPrm:", capable);
+		*all += 1;
+		/* SIGKILL and SIGSTOP cannot be blocked. */
+		*purging += strcmp(name, "hakmem-purge") == 0 && strcmp(blocked, "fffffffffffbfeff") == 0 &&
+			strspn(capable, "0") == strlen(capable);
+	}
+	if (folder != NULL)
+		closedir(folder);
+}
+
+/* 0, or what is wrong with when the purge thread is there and what it is like. */
+static long purge_thread(long unused)
+{
+	long all, purging;
+
+	give_back(take(1000, 4000));
+	count_threads(&all, &purging);
+	if (all != 1)
+		return 1;
+	give_back(take(20000, 4000));
+	usleep(20000); /* it names itself */
+	count_threads(&all, &purging);
+	if (all != 2 || purging != 1)
+		return 2;
+	if (fork() == 0) {
+		count_threads(&all, &purging);
+		_exit(all != 1);
+	}
+	wait(&(int){0});
+	return 0;
+}
+
+/* Children, forked while the purge thread has much to do, that use what they have. How many failed. */
+static long fork_amid_purging(long count)
+{
+	long failed = 0;
+
+	for (long i = 0; i < count; i++) {
+		int status;
+		pid_t child;
+		give_back(take(10000, 4000));
+		usleep((useconds_t)(i % 20) * 1000);
+		child = fork();
+		if (child == 0) {
+			alarm(10);
+			give_back(take(6000, 4000));
+			give_back(take(8, MIB));
+			_exit(0);
+		}
+		failed += waitpid(child, &status, 0) != child || status != 0;
+	}
+	return failed;
+}
+
 /* Mappings that have asked for huge pages, with some megabytes in use. */
 static long count_huge(long mib)
 {
@@ -111,12 +269,115 @@ static long count_huge(long mib)
 	return n;
 }
 
+static long resident_with_one_block(long size)
+{
+	take(1, (size_t)size);
+	return resident_kib();
+}
+
+/* Blocks of one size, freed, and after some milliseconds in which a little is done as many bytes in blocks
+   of another size. */
+static long use_another_size(long ms)
+{
+	give_back(take(8192, 1000));
+	for (; ms > 0; ms -= 5) {
+		usleep(5000);
+		give_back(take(2000, 200));
+	}
+	return (long)take(16384, 500);
+}
+
+/* Of 20 slabs' blocks those of two are freed, the older ones last. How many of them are the next ones? */
+static long follow_ready(long count)
+{
+	enum { PER_SLAB = 128, NEWER = 15, OLDER = 5 };
+	static char *all[MOST];
+	uintptr_t first, last;
+	long n = 0;
+
+	take(PER_SLAB * 20, 512);
+	memcpy(all, blocks, sizeof all);
+	for (int i = 0; i < PER_SLAB - 1; i++)
+		free(all[PER_SLAB * NEWER + i]);
+	for (int i = 0; i < PER_SLAB - 1; i++)
+		free(all[PER_SLAB * OLDER + i]);
+	first = (uintptr_t)all[PER_SLAB * OLDER] / GRANULE;
+	last = (uintptr_t)all[PER_SLAB * OLDER + PER_SLAB - 1] / GRANULE;
+	take((size_t)count, 512);
+	for (long i = 0; i < count; i++)
+		n += (uintptr_t)blocks[i] / GRANULE == first || (uintptr_t)blocks[i] / GRANULE == last;
+	return n;
+}
+
+/* Bins of all small sizes are filled, then blocks of one size are taken. How many of them: */
+static long fill_bins_then_take(long count)
+{
+	for (size_t size = 16; size <= 960; size += 16)
+		give_back(take(2000, size));
+	return (long)take((size_t)count, 1000);
+}
+
+/* Small blocks come and go by the thousand. */
+static long come_and_go(long size)
+{
+	for (int i = 0; i < 100; i++)
+		give_back(take(1000, (size_t)size));
+	return size;
+}
+
+/* First one size, then another. */
+static long change_sizes(long rounds)
+{
+	for (long i = 0; i < rounds; i++)
+		give_back(take(4000, 60));
+	for (long i = 0; i < rounds; i++)
+		give_back(take(4000, 250));
+	return rounds;
+}
+
 static void *leave_blocks(void *count)
 {
 	take((size_t)(intptr_t)count, 512);
 	for (size_t i = 0; i < (size_t)(intptr_t)count; i += 2)
 		free(blocks[i]);
 	return NULL;
+}
+
+/* Slabs of 1000-byte blocks with free ones are both the main thread's and left by another. Of the next
+   blocks, how many lie in the other's? */
+static void *leave_every_other_block(void *unused)
+{
+	take(640, 1000);
+	for (int i = 0; i < 640; i += 2)
+		free(blocks[i]);
+	return NULL;
+}
+
+static long prefer_the_dead(long count)
+{
+	static char *mine[640];
+	static uintptr_t granules[640];
+	pthread_t thread;
+	long n = 0;
+
+	take(640, 1000);
+	memcpy(mine, blocks, sizeof mine);
+	if (pthread_create(&thread, NULL, leave_every_other_block, NULL) != 0)
+		return -1;
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 640; i++)
+		granules[i] = (uintptr_t)blocks[i] / GRANULE;
+	for (int i = 0; i < 640; i += 2)
+		free(mine[i]);
+	for (long i = 0; i < count; i++) {
+		uintptr_t granule = (uintptr_t)malloc(1000) / GRANULE;
+		for (int j = 0; j < 640; j++)
+			if (granules[j] == granule) {
+				n++;
+				break;
+			}
+	}
+	return n;
 }
 
 /* Of as many blocks as a thread left free, those that lie among the ones it left in use. */
@@ -175,9 +436,14 @@ int main(int argc, char **argv)
 		const char *name;
 		long (*run)(long argument);
 	} actions[] = {
-		{"owns", owns_block_of}, {"use_small", use_small}, {"free_many", free_many}, {"free_mibs", free_mibs},
+		{"owns", owns_block_of}, {"use_small", use_small}, {"free_many", free_many}, {"free_mibs", free_mibs}, {"free_of", free_of_many_mibs},
 		{"free_burst", free_burst}, {"go_on", free_burst_and_go_on}, {"huge", count_huge},
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
+		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
+		{"burst_child", burst_then_idle_in_child}, {"purge_thread", purge_thread},
+		{"fork_amid", fork_amid_purging}, {"one_block", resident_with_one_block},
+		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},
+		{"come_and_go", come_and_go}, {"change_sizes", change_sizes}, {"prefer_dead", prefer_the_dead},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)

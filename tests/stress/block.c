@@ -103,11 +103,14 @@ static void allocate_aligned(struct block *block, size_t size, struct random *ra
 {
 	size_t alignment = random_alignment(random);
 	void *ptr = NULL;
+	int error;
 
 	if (random_below(random, 2)) /* a multiple, as sanitizers want it */
 		ptr = aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
-	else if (posix_memalign(&ptr, alignment, size))
+	else if ((error = posix_memalign(&ptr, alignment, size))) {
+		errno = error; /* which it does not say there */
 		ptr = NULL;
+	}
 	block->ptr = ptr;
 	if ((uintptr_t)ptr % alignment)
 		fault("misaligned", block, alignment);

@@ -79,6 +79,29 @@ static void freed_span_serves_next_request(void **state)
 	large_free(l);
 }
 
+static void span_kept_is_told_of(void **state)
+{
+	assert_false(bigcache_has(16));
+	give_back(3);
+	assert_true(bigcache_has(16));
+	assert_true(bigcache_has(3 * HAK_MIB / GRANULE));
+	assert_false(bigcache_has(3 * HAK_MIB / GRANULE + 1));
+}
+
+/* Its pages are there: a cut would begin the next block on new ones. */
+static void smaller_request_of_two_thirds_gets_the_whole(void **state)
+{
+	struct large *l = take(6);
+	uintptr_t base = base_of(l);
+
+	assert_true(large_free(l));
+	l = take(4);
+	assert_true(base_of(l) == base);
+	assert_int_equal(bigcache_bytes(), 0);
+	assert_true(large_free(l));
+	assert_int_equal(bigcache_bytes(), 6 * HAK_MIB);
+}
+
 static void smaller_request_leaves_the_rest(void **state)
 {
 	struct large *l, *part[3];
@@ -243,6 +266,8 @@ int main(void)
 		cmocka_unit_test_setup(kept_bytes_bounded_by_floor, start_empty),
 		cmocka_unit_test_setup(take_from_empty_cache_null, start_empty),
 		cmocka_unit_test_setup(freed_span_serves_next_request, start_empty),
+		cmocka_unit_test_setup(span_kept_is_told_of, start_empty),
+		cmocka_unit_test_setup(smaller_request_of_two_thirds_gets_the_whole, start_empty),
 		cmocka_unit_test_setup(smaller_request_leaves_the_rest, start_empty),
 		cmocka_unit_test_setup(larger_request_not_served, start_empty),
 		cmocka_unit_test_setup(kept_bytes_bounded_by_setting, start_empty),

@@ -70,6 +70,8 @@ static void bool_each_name_sets_its_own(void **state)
 static void size_any_suffix_scaled(void **state)
 {
 	assert_true(with("HAKMEM_BIGCACHE_MAX=12345")->bigcache_max == 12345);
+	assert_true(with("HAKMEM_BIGCACHE_MAX=Auto")->bigcache_max == BIGCACHE_AUTO);
+	assert_true(with("HAKMEM_BIGCACHE_MAX=0")->bigcache_max == 0);
 	assert_true(with("HAKMEM_BIGCACHE_MAX=3k")->bigcache_max == 3 * HAK_KIB);
 	assert_true(with("HAKMEM_BIGCACHE_MAX=5M")->bigcache_max == 5 * HAK_MIB);
 	assert_true(with("HAKMEM_BIGCACHE_MAX=7g")->bigcache_max == 7 * HAK_GIB);

@@ -120,9 +120,10 @@ static void number_at_bounds_taken_beyond_refused(void **state)
 static void word_each_taken_as_its_place(void **state)
 {
 	for (unsigned i = 0; i < CONF_ROWS; i++) {
-		char words[64], *rest = words, *word;
+		char words[128], *rest = words, *word;
 		strcpy(words, rows[i].words);
-		for (int64_t place = 0; (word = strtok_r(rest, " ", &rest)) != NULL; place++) {
+		int64_t first = is_number(&rows[i]) && rows[i].low <= 0 ? rows[i].low - 1 : 0;
+		for (int64_t place = first; (word = strtok_r(rest, " ", &rest)) != NULL; place++) {
 			struct settings s = fresh;
 			assert_int_equal(assign(&s, rows[i].name, word), CONF_TAKEN);
 			assert_true(value_in(&s, &rows[i]) == place);
@@ -156,6 +157,23 @@ static void unit_of_another_kind_refused(void **state)
 	assert_int_equal(assign(&s, "bigcache_max", "1s"), CONF_BAD_VALUE);
 	assert_int_equal(assign(&s, "purge_delay", "1m"), CONF_BAD_VALUE);
 	assert_memory_equal(&s, &fresh, sizeof s);
+}
+
+static void text_taken_if_it_fits(void **state)
+{
+	static char longest[SETTING_TEXT + 16] = "sample_file=";
+	struct settings s = fresh;
+	enum conf_row row;
+
+	memset(longest + 12, 'x', SETTING_TEXT);
+	assert_int_equal(conf_assign(&s, (struct text){longest, 12 + SETTING_TEXT}, &row), CONF_OUT_OF_BOUNDS);
+	assert_int_equal(assign(&s, "sample_file", ""), CONF_BAD_VALUE);
+	assert_int_equal(assign(&s, "sample_file", "a\tb"), CONF_BAD_VALUE);
+	assert_memory_equal(&s, &fresh, sizeof s);
+	assert_int_equal(conf_assign(&s, (struct text){longest, 11 + SETTING_TEXT}, &row), CONF_TAKEN);
+	assert_int_equal(strlen(s.sample_file), SETTING_TEXT - 1);
+	assert_int_equal(assign(&s, "sample_file", " a %p/b "), CONF_TAKEN);
+	assert_string_equal(s.sample_file, "a %p/b");
 }
 
 static void text_with_nul_refused(void **state)
@@ -229,6 +247,7 @@ int main(void)
 		cmocka_unit_test(word_each_taken_as_its_place),
 		cmocka_unit_test(value_not_understood_refused),
 		cmocka_unit_test(unit_of_another_kind_refused),
+		cmocka_unit_test(text_taken_if_it_fits),
 		cmocka_unit_test(text_with_nul_refused),
 		cmocka_unit_test(value_of_a_megabyte_refused),
 		cmocka_unit_test(value_printed_reads_back),

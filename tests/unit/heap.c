@@ -267,6 +267,25 @@ static void full_bin_becomes_spare_and_comes_back(void **state)
 	push_home(0, 2 * capacity);
 }
 
+/* A program that allocates and frees around a full bin would take the slow path again and again. */
+static void bin_and_spare_that_keep_changing_places_grow(void **state)
+{
+	unsigned capacity = heap->classes[SC].capacity, rounds;
+
+	take(0, 2 * capacity);
+	for (unsigned i = 0; i < 2 * capacity; i++)
+		free_here(blocks[i]);
+	for (rounds = 0; rounds < 100 && heap->classes[SC].capacity == capacity; rounds++) {
+		take(0, capacity + 1);
+		for (unsigned i = 0; i <= capacity; i++)
+			free_here(blocks[i]);
+	}
+	assert_in_range(rounds, 2, 50);
+	assert_true(heap->classes[SC].capacity > capacity);
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
 /* Each time the older half goes home, each run of blocks to its own slab. */
 static void full_bin_with_spare_sends_older_blocks_home(void **state)
 {
@@ -369,6 +388,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(slab_empty_and_not_needed_deleted, start, end),
 		cmocka_unit_test_setup_teardown(capacity_overrun_bin_grows, start, end),
 		cmocka_unit_test_setup_teardown(full_bin_becomes_spare_and_comes_back, start, end),
+		cmocka_unit_test_setup_teardown(bin_and_spare_that_keep_changing_places_grow, start, end),
 		cmocka_unit_test_setup_teardown(full_bin_with_spare_sends_older_blocks_home, start, end),
 		cmocka_unit_test_setup_teardown(tick_hides_bins, start, end),
 		cmocka_unit_test_setup_teardown(whole_list_set_aside_is_used_up_first, start, end),

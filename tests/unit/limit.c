@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The system layer's count of what is mapped, and the limit on it. */
+#include "base/bits.h"
 #include "base/settings.h"
 #include "common.h"
 #include "os/os.h"
@@ -87,6 +88,33 @@ static void move_refused_leaves_both_counted(void **state)
 	assert_true(os_unmap(target, 2 * GRANULE));
 }
 
+/* Mappings that come and go stay where they are: what describes addresses must not grow with time. */
+static void unmapped_addresses_used_again(void **state)
+{
+	enum { LIVE = 8, ROUNDS = 20000 };
+	char *live[LIVE];
+	uintptr_t low = UINTPTR_MAX, high = 0;
+
+	for (unsigned i = 0; i < LIVE; i++)
+		assert_non_null(live[i] = os_map_aligned(20 * GRANULE, GRANULE));
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		unsigned size = 8 + i * 7 % 24, at = i * 5 % LIVE;
+		static unsigned sizes[LIVE];
+		if (sizes[at] == 0)
+			sizes[at] = 20;
+		assert_true(os_unmap(live[at], sizes[at] * GRANULE));
+		live[at] = os_map_aligned(size * GRANULE, GRANULE);
+		assert_non_null(live[at]);
+		sizes[at] = size;
+		low = min_size(low, (uintptr_t)live[at]);
+		high = max_size(high, (uintptr_t)live[at]);
+		if (i == ROUNDS - 1)
+			for (unsigned j = 0; j < LIVE; j++)
+				assert_true(os_unmap(live[j], sizes[j] * GRANULE));
+	}
+	assert_true(high - low < 256 * HAK_MIB);
+}
+
 /* The limit holds whoever asks, and once all is given back nothing is left counted. */
 static void use_and_give_back(unsigned index)
 {
@@ -115,6 +143,7 @@ int main(void)
 		TEST(limit_passed_by_what_moves),
 		TEST(move_refused_leaves_both_counted),
 		TEST(limit_contended_balances),
+		TEST(unmapped_addresses_used_again),
 	};
 
 	return UNIT_RUN(tests);

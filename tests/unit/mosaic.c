@@ -90,6 +90,24 @@ static void taken_blocks_lie_in_holes(void **state)
 	put_survivors(10);
 }
 
+/* A hole may be long enough and yet have no room, for where the block must begin. */
+static void class_without_room_not_tried_until_a_block_comes_home(void **state)
+{
+	unsigned sc = sc_of(512);
+	uintptr_t link, at;
+
+	open_with_survivors(5);
+	assert_true(mosaic_may_fit(slab_mosaic(slab), sc));
+	for (unsigned n = mosaic_take(slab, 7, 1, &link); n != 0; n = mosaic_take(slab, sc, 1, &at))
+		continue;
+	assert_false(mosaic_may_fit(slab_mosaic(slab), sc));
+	assert_true(mosaic_may_fit(slab_mosaic(slab), 2));
+	mosaic_put(slab, link_decode(link));
+	assert_int_equal(mosaic_may_fit(slab_mosaic(slab), sc),
+		slab_mosaic(slab)->largest >= mosaic_units(sc));
+	assert_true(mosaic_may_fit(slab_mosaic(slab), 7));
+}
+
 static void neighbouring_holes_join(void **state)
 {
 	uintptr_t link;
@@ -197,6 +215,7 @@ int main(void)
 		cmocka_unit_test(open_slab_knows_its_blocks),
 		cmocka_unit_test(slab_not_all_carved_opens_to_its_end),
 		cmocka_unit_test(taken_blocks_lie_in_holes),
+		cmocka_unit_test(class_without_room_not_tried_until_a_block_comes_home),
 		cmocka_unit_test(neighbouring_holes_join),
 		cmocka_unit_test(sealed_mosaic_gives_nothing_and_counts_its_blocks),
 		cmocka_unit_test(blocks_random_use_apart),

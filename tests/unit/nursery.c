@@ -60,6 +60,18 @@ static void block_freed_once_is_freed(void **state)
 	assert_true((uintptr_t)nursery_alloc(sc) == block + hak_size_classes[sc].size);
 }
 
+/* A class that needs many blocks, or frees them again and again, has use for a slab. */
+static void class_served_a_while_is_refused(void **state)
+{
+	unsigned sc = sc_of(48), other = sc_of(16), n = 0;
+
+	while (nursery_alloc(sc) != NULL)
+		n++;
+	assert_in_range(n, 2, 100);
+	assert_non_null(nursery_alloc(other));
+	assert_null(nursery_alloc(sc));
+}
+
 static void address_behind_last_block_unused(void **state)
 {
 	uintptr_t block;
@@ -107,6 +119,7 @@ int main(void)
 		cmocka_unit_test(nursery_unused_costs_nothing),
 		cmocka_unit_test(blocks_of_any_class_lie_side_by_side),
 		cmocka_unit_test(block_freed_once_is_freed),
+		cmocka_unit_test(class_served_a_while_is_refused),
 		cmocka_unit_test(address_behind_last_block_unused),
 		cmocka_unit_test(block_freed_by_several_threads_one_wins),
 		cmocka_unit_test(nursery_used_up_gives_no_more),

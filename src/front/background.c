@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/background.h"
+
+#include "base/bits.h"
+#include "base/settings.h"
+#include "front/bigcache.h"
+#include "front/tcache.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/purge.h"
+
+enum { NONE, AWAKE, ASLEEP, REFUSED, STOPPED };
+enum {
+	NAP_LEAST = 10, /* ms between two looks: what is due may be in other hands just now */
+	WAIT_MOST = 100, /* ms that fork and exit wait: their caller may be in the way */
+};
+
+static struct {
+	_Atomic uint32_t state;
+	struct lock working;         /* held by the thread while it works */
+	_Atomic(const void *) holder; /* the thread that forks and holds `working`: its hak_tcache */
+	unsigned holds;              /* by how many forks, one amid the other; the holder's */
+} background;
+
+/* Works once. When it has to be done again; PURGE_NEVER: there is nothing. */
+static uint64_t work(void) {
+	lock_acquire(&background.working);
+	uint64_t due = PURGE_NEVER;
+	if (atomic_load_explicit(&background.state, memory_order_relaxed) != STOPPED) {
+		purge_tick();
+		bigcache_tick();
+		due = min_size(purge_due(), bigcache_due());
+	}
+	lock_release(&background.working);
+	return due;
+}
+
+static bool move(uint32_t from, uint32_t to) {
+	/* Relaxed: what there is to do is seen under the locks that guard it. */
+	return atomic_compare_exchange_strong_explicit(&background.state, &from, to, memory_order_relaxed,
+	                                               memory_order_relaxed);
+}
+
+/* Whoever makes work after we have looked, under the locks that guard it, sees that we sleep. */
+static void sleep_until_poked(void) {
+	if (!move(AWAKE, ASLEEP))
+		return;
+	if (min_size(purge_due(), bigcache_due()) != PURGE_NEVER && move(ASLEEP, AWAKE))
+		return;
+	while (atomic_load_explicit(&background.state, memory_order_relaxed) == ASLEEP)
+		os_wait(&background.state, ASLEEP);
+}
+
+static void run(void) {
+	while (atomic_load_explicit(&background.state, memory_order_relaxed) != STOPPED) {
+		uint64_t due = work(), now = os_now_ms();
+		if (due == PURGE_NEVER)
+			sleep_until_poked();
+		else
+			os_wait_ms(&background.state, AWAKE, due > now + NAP_LEAST ? due - now : NAP_LEAST);
+	}
+}
+
+static struct os_thread thread = { .run = run, .name = "hakmem-purge" };
+
+void background_poke(void) {
+	uint32_t state = atomic_load_explicit(&background.state, memory_order_relaxed);
+	if (HAK_LIKELY(state == AWAKE))
+		return;
+	if (state == ASLEEP && move(ASLEEP, AWAKE))
+		os_wake(&background.state);
+	/* Who refuses a thread once is not asked again. */
+	if (state == NONE && move(NONE, AWAKE) && !os_thread_start(&thread))
+		move(AWAKE, REFUSED);
+}
+
+void background_init(void) {
+	if (hak_settings.background && hak_settings.purge_delay_ms > 0)
+		hak_purge_waits = background_poke;
+}
+
+static bool try_for_a_while(struct lock *lock) {
+	static const uint32_t nobody_changes = 0;
+	for (int ms = 0; ms < WAIT_MOST; ms++) {
+		if (lock_try(lock))
+			return true;
+		os_wait_ms(&nobody_changes, 0, 1);
+	}
+	return false;
+}
+
+static bool has_thread(void) {
+	uint32_t state = atomic_load_explicit(&background.state, memory_order_relaxed);
+	return state == AWAKE || state == ASLEEP;
+}
+
+void background_stop(void) {
+	if (!has_thread())
+		return;
+	atomic_store_explicit(&background.state, STOPPED, memory_order_relaxed);
+	os_wake(&background.state);
+	/* What it is doing it may finish. */
+	if (try_for_a_while(&background.working))
+		lock_release(&background.working);
+}
+
+/* ---- fork ---- */
+
+bool background_hold(void) {
+	if (!has_thread())
+		return true;
+	/* Relaxed: only this thread stores its own address. */
+	bool mine = atomic_load_explicit(&background.holder, memory_order_relaxed) == &hak_tcache;
+	if (!mine && !try_for_a_while(&background.working))
+		return false;
+	atomic_store_explicit(&background.holder, &hak_tcache, memory_order_relaxed);
+	background.holds++;
+	return true;
+}
+
+void background_release(void) {
+	if (atomic_load_explicit(&background.holder, memory_order_relaxed) != &hak_tcache)
+		return;
+	if (--background.holds != 0)
+		return;
+	atomic_store_explicit(&background.holder, NULL, memory_order_relaxed);
+	lock_release(&background.working);
+}
+
+void background_after_fork(void) {
+	if (!has_thread())
+		return;
+	if (atomic_load_explicit(&background.holder, memory_order_relaxed) != &hak_tcache)
+		purge_after_fork();
+	atomic_store_explicit(&background.holder, NULL, memory_order_relaxed);
+	background.holds = 0;
+	lock_reset(&background.working);
+	atomic_store_explicit(&background.state, NONE, memory_order_relaxed);
+}

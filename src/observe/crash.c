@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+#include "observe/crash.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/settings.h"
+#include "front/heap.h"
+#include "front/large.h"
+#include "front/misuse.h"
+#include "front/nursery.h"
+#include "os/os.h"
+#include "space/meta.h"
+
+static const int signals[] = { SIGSEGV, SIGBUS, SIGABRT };
+enum { SIGNALS = sizeof signals / sizeof *signals };
+
+/* What was in place before ours. */
+static struct sigaction previous[SIGNALS];
+
+/* ---- what lies at an address ---- */
+
+static void line_block(struct line *l, uintptr_t addr, uintptr_t block, size_t size, const char *state) {
+	line_str(l, "is ");
+	line_dec(l, addr - block);
+	line_str(l, " bytes into a ");
+	line_str(l, state);
+	line_str(l, " ");
+	line_dec(l, size);
+	line_str(l, "-byte block at ");
+	line_ptr(l, (const void *)block);
+}
+
+static void describe_slab(struct line *l, const struct slab *s, uintptr_t addr) {
+	uintptr_t block = misuse_block_around(s, addr);
+	if (block == 0) {
+		line_str(l, "is in a slab of ours where no block is");
+		return;
+	}
+	size_t size = hak_size_classes[slab_class_at(s, block)].size;
+	uintptr_t link; /* the block's first word tells, if it can be read */
+	const char *state = !os_try_read(&link, (const void *)block, sizeof link) ? "live or freed" :
+		misuse_block_is_free(s, block) ? "freed" : "live";
+	line_block(l, addr, block, size, state);
+}
+
+static void describe_nursery(struct line *l, uintptr_t addr) {
+	uintptr_t block = 0;
+	unsigned sc = 0;
+	if (nursery_find(addr, &block, &sc) == NURSERY_UNUSED) {
+		line_str(l, "is memory of ours that no block has had yet");
+		return;
+	}
+	/* Asked about its beginning, which tells the two apart. */
+	bool freed = nursery_find(block, &block, &sc) == NURSERY_FREED;
+	line_block(l, addr, block, hak_size_classes[sc].size, freed ? "freed" : "live");
+}
+
+static void describe_large(struct line *l, const struct large *large, uintptr_t addr) {
+	uintptr_t base = (uintptr_t)large->span.base;
+	bool live = atomic_load_explicit(&large->state, memory_order_relaxed) == LARGE_LIVE;
+	if (addr - base >= large->usable) {
+		line_str(l, "is ");
+		line_dec(l, addr - base - large->usable);
+		line_str(l, live ? " bytes behind the end of a live " : " bytes behind the end of a freed ");
+		line_dec(l, large->usable);
+		line_str(l, "-byte block");
+		return;
+	}
+	line_block(l, addr, base, large->usable, live ? "live" : "freed");
+}
+
+/* What was unmapped left word in its first granule only. */
+static bool describe_gone(struct line *l, uintptr_t addr) {
+	uintptr_t at = align_down(addr, GRANULE);
+	for (unsigned i = 0; i < LEAF_GRANULES && at >= GRANULE; i++, at -= GRANULE) {
+		struct pagemap_entry e = pagemap_lookup(at);
+		if (e.tag == TAG_NONE)
+			continue;
+		bool covers = e.tag == TAG_LARGE_GONE && addr - at < (size_t)e.desc;
+		if (covers)
+			line_block(l, addr, at, (size_t)e.desc, "freed");
+		return covers;
+	}
+	return false;
+}
+
+static void describe_none(struct line *l, uintptr_t addr) {
+	if (meta_has(addr))
+		line_str(l, "is in the allocator's own description of its memory");
+	else if (addr < os_facts.page_size)
+		line_str(l, "is a null pointer, or one with a small offset");
+	else if (!describe_gone(l, addr))
+		line_str(l, "is not in memory of the allocator");
+}
+
+/* A granule that holds nothing says what size the blocks had that it held last. */
+static void describe_free(struct line *l, struct pagemap_entry e, uintptr_t addr) {
+	size_t size = (size_t)e.desc;
+	uintptr_t base = align_down(addr, GRANULE);
+	bool large = e.tag == TAG_LARGE_FREED || e.tag == TAG_LARGE_GONE;
+	if (size == 0 || (!large && size > GRANULE)) {
+		line_str(l, "is free memory of ours");
+		return;
+	}
+	uintptr_t block = large ? base : addr - (addr - base) % size;
+	line_block(l, addr, block, size, "freed");
+}
+
+void crash_describe(struct line *l, uintptr_t addr) {
+	struct pagemap_entry e = pagemap_lookup(addr);
+	if (e.tag == TAG_NONE)
+		describe_none(l, addr);
+	else if (tag_is_slab(e.tag))
+		describe_slab(l, e.desc, addr);
+	else if (e.tag == TAG_NURSERY)
+		describe_nursery(l, addr);
+	else if (e.tag == TAG_LARGE || e.tag == TAG_LARGE_CACHED)
+		describe_large(l, e.desc, addr);
+	else
+		describe_free(l, e, addr);
+}
+
+/* ---- the report ---- */
+
+static const char *name_of(int number) {
+	return number == SIGSEGV ? "SIGSEGV" : number == SIGBUS ? "SIGBUS" : "SIGABRT";
+}
+
+static bool has_address(const siginfo_t *info) {
+	return info->si_signo != SIGABRT && info->si_code > 0 && info->si_code != SI_KERNEL;
+}
+
+static void say_address(const siginfo_t *info) {
+	struct line l;
+	line_begin(&l);
+	line_str(&l, name_of(info->si_signo));
+	if (has_address(info)) {
+		line_str(&l, ": ");
+		line_ptr(&l, info->si_addr);
+		line_str(&l, " ");
+		crash_describe(&l, (uintptr_t)info->si_addr);
+	} else {
+		line_str(&l, info->si_code > 0 ? ": an address that is no address" : ": sent, not by an access to memory");
+	}
+	line_write(&l);
+}
+
+static void line_count(struct line *l, const char *name, uint64_t count) {
+	if (count == 0)
+		return;
+	line_str(l, " ");
+	line_str(l, name);
+	line_str(l, " ");
+	line_dec(l, count);
+}
+
+/* What the thread had done on the slow paths. */
+static void say_thread(void) {
+	const struct heap *h = hak_tcache.heap;
+	struct line l;
+	line_begin(&l);
+	line_str(&l, "thread ");
+	line_dec(&l, (uint64_t)os_thread_id());
+	if (h == NULL) {
+		line_str(&l, hak_tcache.torn_down ? " has ended, but for destructors" : " has not allocated yet");
+	} else {
+		line_str(&l, h->busy ? " was inside the allocator; refills:" : " was outside the allocator; refills:");
+		line_count(&l, "own", h->count.refill_own);
+		line_count(&l, "carved", h->count.refill_carve);
+		line_count(&l, "ready", h->count.refill_ready);
+		line_count(&l, "inbox", h->count.refill_inbox);
+		line_count(&l, "adopted", h->count.refill_adopt);
+		line_count(&l, "fresh", h->count.refill_fresh);
+		line_str(&l, "; full bins");
+		line_count(&l, "", h->count.bin_overflow);
+		line_count(&l, "remote frees", h->count.remote_free);
+	}
+	line_write(&l);
+}
+
+/* ---- the signal ---- */
+
+static const struct sigaction *previous_of(int number) {
+	for (int i = 0; i < SIGNALS; i++)
+		if (signals[i] == number)
+			return &previous[i];
+	return NULL;
+}
+
+/* Puts what was there before back and has the signal come again: at once where the faulting instruction is
+   run again, else when the handler returns. */
+static void pass_on(int number, siginfo_t *info) {
+	sigaction(number, previous_of(number), NULL);
+	if (info->si_code <= 0 || number == SIGABRT)
+		raise(number);
+}
+
+static void handle(int number, siginfo_t *info, void *context) {
+	static _Atomic int reporting; /* of the first thread; a fault amid the report is not reported */
+	int none = 0;
+	if (atomic_compare_exchange_strong(&reporting, &none, os_thread_id())) {
+		say_address(info);
+		say_thread();
+		atomic_store(&reporting, 0);
+	}
+	const struct sigaction *before = previous_of(number);
+	if ((before->sa_flags & SA_SIGINFO) != 0)
+		before->sa_sigaction(number, info, context);
+	else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN)
+		before->sa_handler(number);
+	else
+		pass_on(number, info);
+}
+
+void crash_init(void) {
+	struct sigaction action;
+	if (!hak_settings.crash_report)
+		return;
+	memset(&action, 0, sizeof action);
+	action.sa_sigaction = handle;
+	action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+	for (int i = 0; i < SIGNALS; i++)
+		sigaction(signals[i], &action, &previous[i]);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+#include "observe/profile.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/report.h"
+#include "base/settings.h"
+#include "front/sampling.h"
+#include "observe/sample.h"
+
+bool hak_profile_due;
+
+static volatile bool by_signal; /* sampling was switched on by it, or will be as soon as it can */
+
+static void write_file(void) {
+	int error = profile_write(hak_settings.sample_file);
+	if (error == 0)
+		return;
+	struct line l;
+	line_begin(&l);
+	line_str(&l, "cannot write the heap profile: error ");
+	line_dec(&l, (uint64_t)error);
+	line_write(&l);
+}
+
+/* The first switches on, the next writes and switches off. A profile from the start goes on. */
+static void handle(int signal) {
+	if (!sample_is_on()) {
+		by_signal = true;
+		if (sample_has_blocks())
+			sample_on();
+		return;
+	}
+	if (by_signal)
+		sample_off();
+	write_file();
+}
+
+static void install_handler(int number) {
+	struct sigaction action;
+	memset(&action, 0, sizeof action);
+	action.sa_handler = handle;
+	action.sa_flags = SA_RESTART;
+	sigaction(number, &action, NULL);
+}
+
+void profile_init(void) {
+	if (hak_settings.sample_signal != 0)
+		install_handler((int)hak_settings.sample_signal);
+	if (hak_settings.sample == 0 && hak_settings.sample_signal == 0)
+		return;
+	hak_profile_due = true;
+	sampling_set(0); /* brings every thread by */
+}
+
+void profile_begin(void) {
+	/* Loading a library before libc is initialised would do that, without arguments and environment. Of
+	   several threads one is the first. */
+	if (environ == NULL || !__atomic_exchange_n(&hak_profile_due, false, __ATOMIC_ACQ_REL))
+		return;
+	int saved = errno;
+	if (hak_settings.sample != 0)
+		sample_start(hak_settings.sample);
+	else if (sample_prepare() && by_signal && !sample_is_on())
+		sample_on();
+	errno = saved;
+}
+
+void profile_end(void) {
+	if (hak_settings.sample == 0 || sample_mean() == 0)
+		return;
+	sample_stop();
+	write_file();
+	profile_report();
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/report.h"
+#include "observe/profile.h"
+#include "observe/sample.h"
+#include "os/os.h"
+
+#pragma weak dladdr
+
+enum { SHOWN = 10, FRAMES_SHOWN = 4 };
+
+/* Sites that differ in size alone. */
+struct origin {
+	const struct site *site; /* one of them; NULL: none */
+	double blocks, bytes;    /* estimates */
+};
+
+/* exp(-x), x >= 0: by the series of x / 2^20, squared again. */
+static double exp_minus(double x) {
+	double y = x * 0x1p-20, e = 1 - y * (1 - y / 2 * (1 - y / 3));
+	if (x > 100)
+		return 0;
+	for (int i = 0; i < 20; i++)
+		e *= e;
+	return e;
+}
+
+static bool same_stack(const struct site *a, const struct site *b) {
+	return a->depth == b->depth && memcmp(a->frame, b->frame, a->depth * sizeof *a->frame) == 0;
+}
+
+/* What is sampled with probability p stands for 1 / p blocks. */
+static void add(struct origin *table, size_t size, const struct site *s) {
+	size_t i = s->depth != 0 ? (s->frame[0] ^ s->frame[s->depth / 2]) * 0x9e3779b97f4a7c15 >> 20 : 0;
+	for (i &= size - 1; table[i].site != NULL && !same_stack(table[i].site, s);)
+		i = (i + 1) & (size - 1);
+	double blocks = (double)s->live / (1 - exp_minus((double)max_size(s->size, 1) / (double)sample_mean()));
+	table[i].site = s;
+	table[i].blocks += blocks;
+	table[i].bytes += blocks * (double)s->size;
+}
+
+static void line_frame(struct line *l, uintptr_t frame) {
+	Dl_info info;
+	const void *at = (const void *)(frame - 1); /* in the call, not behind it */
+	if (dladdr == NULL || dladdr(at, &info) == 0) {
+		line_ptr(l, at);
+		return;
+	}
+	const char *slash = info.dli_fname != NULL ? strrchr(info.dli_fname, '/') : NULL;
+	line_str(l, info.dli_sname != NULL ? info.dli_sname : slash != NULL ? slash + 1 : "?");
+	line_str(l, "+");
+	line_ptr(l, (const void *)((uintptr_t)at - (uintptr_t)(info.dli_sname != NULL ? info.dli_saddr : info.dli_fbase)));
+}
+
+static void say(const struct origin *o) {
+	struct line l;
+	line_begin(&l);
+	line_str(&l, "not freed: about ");
+	line_dec(&l, (uint64_t)o->bytes);
+	line_str(&l, " bytes in ");
+	line_dec(&l, (uint64_t)(o->blocks + 0.5));
+	line_str(&l, " blocks");
+	for (unsigned i = 0; i < o->site->depth && i < FRAMES_SHOWN; i++) {
+		line_str(&l, i == 0 ? " from " : " < ");
+		line_frame(&l, o->site->frame[i]);
+	}
+	line_write(&l);
+}
+
+static struct origin *largest(struct origin *table, size_t size) {
+	struct origin *most = &table[0];
+	for (size_t i = 1; i < size; i++)
+		if (table[i].bytes > most->bytes)
+			most = &table[i];
+	return most->bytes > 0 ? most : NULL;
+}
+
+void profile_report(void) {
+	size_t count = 0, size;
+	for (const struct site *s = sample_sites(); s != NULL; s = s->next)
+		count += s->live != 0;
+	size = next_pow2(max_size(2 * count, 1024)); /* whole pages */
+	struct origin *table = os_map(NULL, size * sizeof *table);
+	if (table == NULL)
+		return;
+	for (const struct site *s = sample_sites(); s != NULL; s = s->next)
+		if (s->live != 0 && count-- > 0)
+			add(table, size, s);
+	struct origin *o;
+	for (int i = 0; i < SHOWN && (o = largest(table, size)) != NULL; i++) {
+		say(o);
+		o->bytes = 0;
+	}
+	os_unmap(table, size * sizeof *table);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+
+#include "base/report.h"
+#include "observe/profile.h"
+#include "observe/sample.h"
+#include "os/os.h"
+
+struct out {
+	int fd;
+	int error;
+	size_t len;
+	char text[4096];
+};
+
+static void flush(struct out *o) {
+	if (o->error == 0 && !os_file_write(o->fd, o->text, o->len))
+		o->error = EIO;
+	o->len = 0;
+}
+
+static void put(struct out *o, const char *text, size_t len) {
+	for (size_t i = 0; i < len; i++) {
+		if (o->len == sizeof o->text)
+			flush(o);
+		o->text[o->len++] = text[i];
+	}
+}
+
+static void put_line(struct out *o, struct line *l) {
+	put(o, l->text, l->len);
+	l->len = 0;
+}
+
+/* ---- the sample ---- */
+
+struct counts {
+	size_t live, live_bytes, total, total_bytes;
+};
+
+/* `live` is never more than `total`, which is read second. */
+static void add_site(struct counts *c, const struct site *s) {
+	size_t live = __atomic_load_n(&s->live, __ATOMIC_RELAXED);
+	size_t total = __atomic_load_n(&s->total, __ATOMIC_RELAXED);
+	c->live += live;
+	c->live_bytes += live * s->size;
+	c->total += total;
+	c->total_bytes += total * s->size;
+}
+
+static void line_counts(struct line *l, const struct counts *c) {
+	line_dec(l, c->live);
+	line_str(l, ": ");
+	line_dec(l, c->live_bytes);
+	line_str(l, " [");
+	line_dec(l, c->total);
+	line_str(l, ": ");
+	line_dec(l, c->total_bytes);
+	line_str(l, "] @");
+}
+
+static void write_heading(struct out *o) {
+	struct counts all = { 0 };
+	for (const struct site *s = sample_sites(); s != NULL; s = s->next)
+		add_site(&all, s);
+	struct line l = { .len = 0 };
+	line_str(&l, "heap profile: ");
+	line_counts(&l, &all);
+	line_str(&l, " heap_v2/");
+	line_dec(&l, sample_mean());
+	line_str(&l, "\n");
+	put_line(o, &l);
+}
+
+static void write_site(struct out *o, const struct site *s) {
+	struct counts c = { 0 };
+	struct line l = { .len = 0 };
+	add_site(&c, s);
+	if (c.total == 0)
+		return;
+	line_counts(&l, &c);
+	for (unsigned i = 0; i < s->depth; i++) {
+		put_line(o, &l);
+		line_str(&l, " ");
+		line_ptr(&l, (const void *)s->frame[i]);
+	}
+	line_str(&l, "\n");
+	put_line(o, &l);
+}
+
+static void write_mappings(struct out *o) {
+	static const char heading[] = "\nMAPPED_LIBRARIES:\n";
+	char text[1024];
+	size_t at = 0, n;
+	put(o, heading, sizeof heading - 1);
+	int fd = os_file_open("/proc/self/maps").fd;
+	if (fd < 0)
+		return;
+	for (; (n = os_file_read(fd, text, sizeof text, at)) != 0; at += n)
+		put(o, text, n);
+	os_file_close(fd);
+}
+
+int profile_write(const char *path) {
+	char expanded[512];
+	if (sample_mean() == 0)
+		return ENODATA;
+	if (!report_path(expanded, sizeof expanded, path))
+		return ENAMETOOLONG;
+	struct out o = { .len = 0 };
+	o.fd = os_file_create(expanded);
+	if (o.fd < 0)
+		return -o.fd;
+	write_heading(&o);
+	for (const struct site *s = sample_sites(); s != NULL; s = s->next)
+		write_site(&o, s);
+	write_mappings(&o);
+	flush(&o);
+	os_file_close(o.fd);
+	return o.error;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The heap profiler: where the blocks came from that live, and all that ever did, estimated from a sample
+ * (front/sampling.h says which blocks are in it).
+ *
+ *   site    a size and a stack, and how many sampled blocks of that size came from there; kept for good
+ *   block   a sampled block that lives, by its address
+ *
+ * A sampled small block is one of the profiler's own locked heap, so whoever frees it, and whenever, does so
+ * out of line. Sites are only ever added: whoever reads them needs no lock, and may do so in a signal
+ * handler.
+ */
+#ifndef HAK_OBSERVE_SAMPLE_H
+#define HAK_OBSERVE_SAMPLE_H
+
+#include <stdatomic.h>
+
+#include "front/heap.h"
+
+#define SAMPLE_MEAN ((size_t)512 << 10) /* where none is given */
+
+struct locked_heap;
+
+struct site {
+	struct site *next;       /* made before it; constant */
+	struct site *next_alike; /* under the lock */
+	uint64_t hash;
+	size_t size;             /* bytes asked for */
+	size_t live, total;      /* blocks; written under the lock, read by anybody */
+	unsigned depth;
+	uintptr_t frame[];
+};
+
+/* All sites, the newest first. */
+const struct site *sample_sites(void);
+
+/* Bytes between samples in the mean, of the profile there is; 0: there is none. */
+size_t sample_mean(void);
+bool sample_is_on(void);
+
+/* Gets ready for sample_on. Where a library may be loaded. False: no memory. */
+bool sample_prepare(void);
+
+/* Forgets the profile there is. False: no memory, or sampling already. As sample_prepare. */
+bool sample_start(size_t mean);
+void sample_stop(void);
+
+/* Goes on, off. After sample_prepare. Async-signal-safe. */
+void sample_on(void);
+void sample_off(void);
+
+/* alloc_block for a thread that is sampling. `caller`: the return address of our caller. */
+void *sample_alloc(struct heap *h, size_t size, size_t align, bool zero, const void *caller);
+
+/* A block of a first-class heap that has just been made, by the thread of `h`, which is sampling. */
+void sample_heap_block(struct heap *h, struct locked_heap *of, void *ptr, size_t size, const void *caller);
+
+/* NULL: nothing was ever sampled. */
+extern HAK_HIDDEN struct sample_blocks *hak_sample_blocks;
+HAK_INLINE bool sample_has_blocks(void) {
+	return __atomic_load_n(&hak_sample_blocks, __ATOMIC_RELAXED) != NULL;
+}
+
+/* Any block of the program is about to be freed. With sample_has_blocks only. */
+void sample_freed(const void *ptr);
+
+/* The block, a large one, is `size` bytes from here on, at another place maybe. `h`: NULL or the thread's. */
+void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, const void *caller);
+
+/* The heap is about to be destroyed. */
+void sample_heap_destroyed(const struct locked_heap *of);
+
+void sample_after_fork(void);
+
+#endif

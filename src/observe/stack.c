@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+#include "observe/stack.h"
+
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unwind.h>
+
+#include "os/lock.h"
+#include "os/os.h"
+
+/* As in abi/catch.c: a static program has none. */
+#pragma weak dlsym
+
+enum { CACHED = 256, FRAME_BYTES_MOST = 1 << 20 };
+
+typedef _Unwind_Reason_Code backtrace_fn(_Unwind_Trace_Fn, void *);
+typedef _Unwind_Word get_fn(struct _Unwind_Context *);
+
+static struct {
+	backtrace_fn *backtrace; /* NULL: go by frame pointers */
+	get_fn *get_ip, *get_cfa;
+} unwinder;
+
+/* A stack and where on the thread's stack its addresses stood. */
+struct remembered {
+	uintptr_t thread, top;
+	const void *caller;
+	struct stack stack;
+	uintptr_t place[STACK_MOST];
+};
+
+/* The entries are under the lock. */
+static struct {
+	struct lock lock;
+	struct remembered *entry;
+} cache;
+
+/* ---- the unwinder ---- */
+
+struct walk {
+	struct stack *stack;
+	uintptr_t *place;   /* of each frame; 0: not where it is expected */
+	const void *caller; /* frames before it are our own */
+	bool has_begun;
+};
+
+static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg) {
+	struct walk *w = arg;
+	uintptr_t ip = unwinder.get_ip(context);
+	w->has_begun |= ip == (uintptr_t)w->caller;
+	if (!w->has_begun)
+		return _URC_NO_REASON;
+	if (ip == 0 || w->stack->depth == STACK_MOST)
+		return _URC_END_OF_STACK;
+	/* The frame's CFA is the inner one's end, behind which x86 puts the return address. */
+	uintptr_t place = unwinder.get_cfa(context) - sizeof(uintptr_t);
+	w->place[w->stack->depth] = *(const uintptr_t *)place == ip ? place : 0;
+	w->stack->frame[w->stack->depth++] = ip;
+	return _URC_NO_REASON;
+}
+
+static void find_unwinder(void) {
+	void *(*open)(const char *, int) = NULL;
+	if (dlsym == NULL || dlsym(RTLD_DEFAULT, "_dl_find_object") == NULL)
+		return;
+	*(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
+	void *library = open != NULL ? open("libgcc_s.so.1", RTLD_LAZY) : NULL;
+	if (library == NULL)
+		return;
+	*(void **)&unwinder.get_ip = dlsym(library, "_Unwind_GetIP");
+	*(void **)&unwinder.get_cfa = dlsym(library, "_Unwind_GetCFA");
+	if (unwinder.get_ip != NULL && unwinder.get_cfa != NULL)
+		*(void **)&unwinder.backtrace = dlsym(library, "_Unwind_Backtrace");
+}
+
+/* ---- frame pointers ---- */
+
+/* What a frame pointer leads to. */
+struct frame {
+	const struct frame *up;
+	uintptr_t back;
+};
+
+static bool leads_up(const struct frame *f, const struct frame *up) {
+	uintptr_t from = (uintptr_t)f, to = (uintptr_t)up;
+	return to > from && to - from < FRAME_BYTES_MOST && to % sizeof(uintptr_t) == 0 &&
+		os_is_mapped(up) && os_is_mapped((const char *)(up + 1) - 1);
+}
+
+HAK_NOINLINE static void follow_frames(struct stack *s, const void *caller) {
+	const struct frame *f = __builtin_frame_address(0);
+	s->frame[s->depth++] = (uintptr_t)caller;
+	bool has_begun = false;
+	for (unsigned steps = 0; steps < 2 * STACK_MOST && s->depth < STACK_MOST; steps++) {
+		if (has_begun && f->back != 0)
+			s->frame[s->depth++] = f->back;
+		has_begun |= f->back == (uintptr_t)caller;
+		if (f->back == 0 || !leads_up(f, f->up))
+			return;
+		f = f->up;
+	}
+}
+
+/* ---- memory of stacks ---- */
+
+static struct remembered *entry_for(uintptr_t thread, uintptr_t top, const void *caller) {
+	uintptr_t h = (thread ^ top >> 4 ^ (uintptr_t)caller) * 0x9e3779b97f4a7c15;
+	return &cache.entry[h >> 56 & (CACHED - 1)];
+}
+
+static bool still_holds(const struct remembered *r, uintptr_t thread, uintptr_t top, const void *caller) {
+	if (r->thread != thread || r->top != top || r->caller != caller)
+		return false;
+	for (unsigned i = 0; i < r->stack.depth; i++)
+		if (*(const volatile uintptr_t *)r->place[i] != r->stack.frame[i])
+			return false;
+	return true;
+}
+
+static bool recall(struct stack *s, uintptr_t thread, uintptr_t top, const void *caller) {
+	const struct remembered *r = entry_for(thread, top, caller);
+	lock_acquire(&cache.lock);
+	bool known = still_holds(r, thread, top, caller);
+	if (known) {
+		s->depth = r->stack.depth;
+		memcpy(s->frame, r->stack.frame, s->depth * sizeof *s->frame);
+	}
+	lock_release(&cache.lock);
+	return known;
+}
+
+static void remember(const struct walk *w, uintptr_t thread, uintptr_t top) {
+	for (unsigned i = 0; i < w->stack->depth; i++)
+		if (w->place[i] == 0)
+			return;
+	struct remembered *r = entry_for(thread, top, w->caller);
+	lock_acquire(&cache.lock);
+	r->thread = thread;
+	r->top = top;
+	r->caller = w->caller;
+	r->stack = *w->stack;
+	memcpy(r->place, w->place, w->stack->depth * sizeof *r->place);
+	lock_release(&cache.lock);
+}
+
+bool stack_prepare(void) {
+	if (cache.entry != NULL)
+		return true;
+	size_t page = os_facts.page_size, size = CACHED * sizeof *cache.entry;
+	struct remembered *entry = os_map(NULL, (size + page - 1) / page * page);
+	if (entry == NULL)
+		return false;
+	find_unwinder();
+	cache.entry = entry;
+	/* The unwinder sets itself up when it is first used. */
+	struct stack s;
+	stack_capture(&s, NULL);
+	return true;
+}
+
+HAK_NOINLINE void stack_capture(struct stack *s, const void *caller) {
+	uintptr_t thread = (uintptr_t)__builtin_thread_pointer(), place[STACK_MOST];
+	uintptr_t top = (uintptr_t)place;
+	s->depth = 0;
+	if (unwinder.backtrace != NULL) {
+		if (recall(s, thread, top, caller))
+			return;
+		struct walk w = { .stack = s, .place = place, .caller = caller };
+		unwinder.backtrace(take_frame, &w);
+		if (s->depth != 0) {
+			remember(&w, thread, top);
+			return;
+		}
+	}
+	follow_frames(s, caller);
+}
+
+/* The linker's: where the object we are in begins, and its code ends. */
+extern HAK_HIDDEN const char __ehdr_start[], etext[];
+
+void stack_leave_out_own(struct stack *s) {
+	uintptr_t begin = (uintptr_t)__ehdr_start, size = (uintptr_t)etext - begin;
+	if (getauxval(AT_PHDR) - begin < size)
+		return;
+	unsigned own = 0;
+	while (own < s->depth && s->frame[own] - begin < size)
+		own++;
+	s->depth -= own;
+	memmove(s->frame, s->frame + own, s->depth * sizeof *s->frame);
+}
+
+void stack_after_fork(void) {
+	lock_reset(&cache.lock);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/* hakmem.h's functions that look inside: what they tell is what is there. */
+#include "common.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hakmem.h"
+
+enum { COUNT = 1000 };
+static void *blocks[COUNT];
+
+static const struct hak_stats_class *class_of(const struct hak_stats *stats, size_t size)
+{
+	for (size_t sc = 1; sc < stats->classes; sc++)
+		if (stats->by_class[sc].size >= size)
+			return &stats->by_class[sc];
+	fail();
+	return NULL;
+}
+
+static struct hak_stats get(void)
+{
+	struct hak_stats stats;
+
+	assert_int_equal(hak_stats_get(&stats, sizeof stats), 0);
+	assert_int_equal(stats.size, sizeof stats);
+	return stats;
+}
+
+static void take(size_t size)
+{
+	for (unsigned i = 0; i < COUNT; i++)
+		assert_non_null(blocks[i] = malloc(size));
+}
+
+static void give_back(void)
+{
+	for (unsigned i = 0; i < COUNT; i++)
+		free(blocks[i]);
+}
+
+static void stats_small_blocks_exact(void **state)
+{
+	static const size_t classes[] = {2000, 4000, 30000};
+
+	for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+		struct hak_stats before = get();
+		take(classes[i]);
+		struct hak_stats full = get();
+		give_back();
+		struct hak_stats after = get();
+		size_t size = class_of(&full, classes[i])->size;
+		assert_int_equal(class_of(&full, size)->live - class_of(&before, size)->live, COUNT);
+		assert_int_equal(full.live - before.live, COUNT * size);
+		assert_int_equal(full.live_blocks - before.live_blocks, COUNT);
+		assert_int_equal(after.live, before.live);
+		assert_int_equal(after.live_blocks, before.live_blocks);
+	}
+}
+
+static void stats_large_blocks_by_band(void **state)
+{
+	struct hak_stats before = get();
+	void *large = malloc(100 * KIB), *l25 = malloc(600 * KIB), *l2 = malloc(2 * MIB);
+	struct hak_stats full = get();
+
+	assert_true(large && l25 && l2);
+	assert_int_equal(full.large_blocks - before.large_blocks, 1);
+	assert_int_equal(full.large - before.large, hak_usable_size(large));
+	assert_int_equal(full.l25 - before.l25, hak_usable_size(l25));
+	assert_int_equal(full.l2 - before.l2, hak_usable_size(l2));
+	free(large);
+	free(l25);
+	free(l2);
+	struct hak_stats after = get();
+	assert_int_equal(after.live_blocks, before.live_blocks);
+	assert_true(after.bigcache >= before.bigcache);
+}
+
+static void *free_all(void *arg)
+{
+	free(malloc(100)); /* so that it has a heap */
+	give_back();
+	return arg;
+}
+
+static void stats_freed_by_another_thread_not_live(void **state)
+{
+	pthread_t thread;
+	struct hak_stats before = get();
+
+	take(3000);
+	assert_int_equal(pthread_create(&thread, NULL, free_all, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	struct hak_stats after = get();
+	size_t size = class_of(&after, 3000)->size;
+	assert_int_equal(class_of(&after, size)->live, class_of(&before, size)->live);
+	if (has_stats())
+		assert_int_equal(after.remote_blocks - before.remote_blocks, COUNT);
+}
+
+static void stats_shorter_structure_filled_no_further(void **state)
+{
+	struct hak_stats stats;
+	size_t size = offsetof(struct hak_stats, live_blocks);
+
+	memset(&stats, 0xaa, sizeof stats);
+	assert_int_equal(hak_stats_get(&stats, size), 0);
+	assert_int_equal(stats.size, size);
+	assert_true(stats.live > 0 && stats.live < 1 << 30);
+	assert_true(stats.live_blocks == (uint64_t)0xaaaaaaaaaaaaaaaa);
+	errno = 0;
+	assert_int_equal(hak_stats_get(&stats, 8), -1);
+	assert_int_equal(errno, EINVAL);
+}
+
+static void stats_json_cut_where_told(void **state)
+{
+	static char whole[65536], part[100];
+	size_t length = hak_stats_json(whole, sizeof whole);
+
+	assert_int_equal(length, strlen(whole));
+	assert_true(length > 1000 && whole[0] == '{' && whole[length - 1] == '\n');
+	assert_true(hak_stats_json(NULL, 0) > 1000);
+	assert_true(hak_stats_json(part, sizeof part) > 1000);
+	assert_int_equal(strlen(part), sizeof part - 1);
+	assert_memory_equal(part, whole, 40);
+}
+
+static void ignore(void *arg, const char *text, size_t length)
+{
+}
+
+static void stats_write_unknown_format_refused(void **state)
+{
+	struct hak_stats stats = get();
+
+	errno = 0;
+	assert_int_equal(hak_stats_write(&stats, (enum hak_stats_format)99, ignore, NULL), -1);
+	assert_int_equal(errno, EINVAL);
+}
+
+static void mallinfo2_agrees_with_stats(void **state)
+{
+	struct mallinfo2 info = mallinfo2();
+	struct hak_stats stats = get();
+
+	assert_int_equal(info.uordblks + info.hblkhd, stats.live);
+	assert_int_equal(info.hblkhd, stats.l25 + stats.l2);
+	assert_int_equal(info.hblks, stats.l25_blocks + stats.l2_blocks);
+	assert_int_equal(info.fordblks, stats.cached + stats.slab_free + stats.slab_fresh + stats.retained);
+	assert_int_equal(info.keepcost, stats.dirty);
+}
+
+struct sum {
+	size_t blocks, bytes;
+	void *wanted;
+	int found;
+};
+
+static int add(const struct hak_area *area, void *arg)
+{
+	struct sum *sum = arg;
+
+	if (area->kind == HAK_AREA_SLAB)
+		return 0;
+	sum->blocks++;
+	sum->bytes += area->size;
+	sum->found += area->start == sum->wanted;
+	return 0;
+}
+
+static void visit_agrees_with_stats(void **state)
+{
+	take(777);
+	for (unsigned i = 0; i < COUNT; i += 3) {
+		free(blocks[i]);
+		blocks[i] = NULL;
+	}
+	struct sum sum = {.wanted = blocks[1]}, freed = {.wanted = malloc(777)};
+	free(freed.wanted);
+	struct hak_stats stats = get();
+	assert_int_equal(hak_heap_visit(add, &sum), 0);
+	assert_int_equal(sum.blocks, stats.live_blocks);
+	assert_int_equal(sum.bytes, stats.live);
+	assert_int_equal(sum.found, 1);
+	assert_int_equal(hak_heap_visit(add, &freed), 0);
+	assert_int_equal(freed.found, 0);
+	assert_int_equal(hak_check(), 0);
+	give_back();
+	assert_int_equal(hak_check(), 0);
+}
+
+static void check_heaps_and_threads_all_well(void **state)
+{
+	pthread_t thread;
+	hak_heap_t *heap = hak_heap_new();
+
+	assert_non_null(heap);
+	for (unsigned i = 0; i < COUNT; i++)
+		assert_non_null(hak_heap_malloc(heap, i * 40));
+	take(100);
+	assert_int_equal(pthread_create(&thread, NULL, free_all, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(hak_check(), 0);
+	hak_heap_destroy(heap);
+	assert_int_equal(hak_check(), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(stats_small_blocks_exact),
+		cmocka_unit_test(stats_large_blocks_by_band),
+		cmocka_unit_test(stats_freed_by_another_thread_not_live),
+		cmocka_unit_test(stats_shorter_structure_filled_no_further),
+		cmocka_unit_test(stats_json_cut_where_told),
+		cmocka_unit_test(stats_write_unknown_format_refused),
+		cmocka_unit_test(mallinfo2_agrees_with_stats),
+		cmocka_unit_test(visit_agrees_with_stats),
+		cmocka_unit_test(check_heaps_and_threads_all_well),
+	};
+
+	return RUN_TESTS(tests);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Runs a program and meddles with it from outside, at random moments, until it ends: stops it, lets
+ * it go on, and takes and gives back the right to more memory (RLIMIT_AS, RLIMIT_DATA). Beside it runs
+ * a second one, which is killed anywhere and started anew. The first must exit with 0.
+ *
+ * Usage: meddle LIBRARY PROGRAM [ARGUMENT]...
+ */
+#include "../death/child.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t seed;
+static const char *library;
+static char **program;
+
+static uint64_t next_random(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+static void sleep_us(uint64_t us)
+{
+	nanosleep(&(struct timespec){(time_t)(us / 1000000), (long)(us % 1000000 * 1000)}, NULL);
+}
+
+static pid_t start(void)
+{
+	pid_t pid = fork();
+
+	if (pid < 0) {
+		perror("fork");
+		exit(1);
+	}
+	if (pid)
+		return pid;
+	dup2(open("/dev/null", O_RDWR | O_CLOEXEC), STDOUT_FILENO);
+	setenv("LD_PRELOAD", library, 1);
+	setenv("HAKMEM_WRAP_TINY", "1", 1);
+	execv(program[0], program);
+	_exit(127);
+}
+
+/* The n-th number in /proc/PID/statm: pages. */
+static size_t pages_of(pid_t pid, int n)
+{
+	char path[64], text[128] = "", *at = text;
+	size_t value = 0;
+	int fd;
+
+	snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
+		n = 0;
+	close(fd);
+	while (n-- > 0)
+		value = strtoul(at, &at, 10);
+	return value;
+}
+
+/* From here on the program gets hardly more of `resource` than it has, for some milliseconds. */
+static void starve(pid_t pid, int resource, int which)
+{
+	struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+	size_t have = pages_of(pid, which) * (size_t)sysconf(_SC_PAGESIZE);
+
+	limit.rlim_cur = have + next_random() % (4 << 20);
+	prlimit(pid, resource, &limit, NULL);
+	sleep_us(next_random() % 20000);
+	limit.rlim_cur = RLIM_INFINITY;
+	prlimit(pid, resource, &limit, NULL);
+}
+
+static void meddle(pid_t pid)
+{
+	switch (next_random() % 3) {
+	case 0:
+		kill(pid, SIGSTOP);
+		sleep_us(next_random() % 5000);
+		kill(pid, SIGCONT);
+		break;
+	case 1:
+		starve(pid, RLIMIT_AS, 1);
+		break;
+	default:
+		starve(pid, RLIMIT_DATA, 6);
+	}
+	sleep_us(next_random() % 10000);
+}
+
+static void replace(pid_t *neighbour)
+{
+	kill(*neighbour, SIGKILL);
+	waitpid(*neighbour, NULL, 0);
+	*neighbour = start();
+}
+
+int main(int argc, char **argv)
+{
+	pid_t pid, neighbour;
+	int status;
+	long times = 0;
+
+	if (argc < 3) {
+		fprintf(stderr, "usage: meddle LIBRARY PROGRAM [ARGUMENT]...\n");
+		return 2;
+	}
+	library = argv[1];
+	program = argv + 2;
+	seed = (uint64_t)time(NULL) * 2654435761 + (uint64_t)getpid();
+	pid = start();
+	neighbour = start();
+	sleep_us(200000); /* the dynamic loader takes no NULL for an answer */
+	for (; waitpid(pid, &status, WNOHANG) == 0; times++) {
+		meddle(pid);
+		if (times % 16 == 0)
+			replace(&neighbour);
+	}
+	kill(neighbour, SIGKILL);
+	waitpid(neighbour, NULL, 0);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && times > 10)
+		return 0;
+	fprintf(stderr, "meddle: after %ld times: wait status %#x\n", times, status);
+	return 1;
+}

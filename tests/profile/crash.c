@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Crashes on an address of the kind that the argument names, after printing what the report should call it:
+ * "ADDRESS" or, in a block, "ADDRESS OFFSET BLOCK".
+ */
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void crash_at(char *p)
+{
+	fflush(stdout);
+	*(volatile char *)p = 1;
+}
+
+static void crash_in(char *block, size_t offset)
+{
+	char *p = block + offset;
+	char *page = (char *)((uintptr_t)p & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1));
+
+	printf("%p %zu %p\n", (void *)p, offset, (void *)block);
+	fflush(stdout);
+	mprotect(page, 1, PROT_NONE);
+	crash_at(p);
+}
+
+/* A small block in the middle of many, so that its page has no other use. */
+static char *small_block(void)
+{
+	char *blocks[600];
+
+	for (size_t i = 0; i < 600; i++)
+		blocks[i] = malloc(5000);
+	return blocks[400];
+}
+
+static volatile int goes_on = 1;
+
+static int fill_stack(int depth)
+{
+	volatile char page[4096];
+
+	page[0] = page[4095] = (char)depth;
+	return goes_on ? fill_stack(depth + 1) + page[depth % 2 * 4095] : 0;
+}
+
+static void overflow_stack(void)
+{
+	stack_t stack = {.ss_sp = malloc(1 << 16), .ss_size = 1 << 16};
+
+	sigaltstack(&stack, NULL);
+	fill_stack(0);
+}
+
+int main(int argc, char **argv)
+{
+	volatile uintptr_t small = 24;
+	const char *what = argc == 2 ? argv[1] : "";
+	char *p;
+
+	if (strcmp(what, "live_small") == 0)
+		crash_in(small_block(), 4900);
+	else if (strcmp(what, "unreadable") == 0)
+		crash_in(small_block(), 123);
+	else if (strcmp(what, "live_large") == 0)
+		crash_in(malloc(300000), 200001);
+	else if (strcmp(what, "freed_small") == 0) {
+		p = small_block();
+		free(p);
+		printf("%p 9 %p\n", (void *)(p + 9), (void *)p);
+		fflush(stdout);
+		/* Its first word, which says that it is free, must stay readable. */
+		char *next_page = (char *)(((uintptr_t)p + 4096) & ~(uintptr_t)4095);
+		mprotect(next_page, 1, PROT_NONE);
+		crash_at(next_page);
+	} else if (strcmp(what, "freed_large") == 0) {
+		p = malloc(8 << 20);
+		puts(""); /* what it allocates must not take the place */
+		free(p);
+		printf("%p %d %p\n", (void *)(p + (5 << 20)), 5 << 20, (void *)p);
+		crash_at(p + (5 << 20));
+	} else if (strcmp(what, "not_ours") == 0) {
+		p = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		printf("%p\n", (void *)p);
+		crash_at(p);
+	} else if (strcmp(what, "null") == 0)
+		crash_at((char *)(uintptr_t)small);
+	else if (strcmp(what, "no_address") == 0)
+		crash_at((char *)(uintptr_t)0xdead000000000000);
+	else if (strcmp(what, "abort") == 0)
+		abort();
+	else if (strcmp(what, "sent") == 0)
+		kill(getpid(), SIGBUS);
+	else if (strcmp(what, "stack") == 0)
+		overflow_stack();
+	return 1;
+}

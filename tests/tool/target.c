@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A program to look into: holds blocks whose number and bytes it says on standard output, and waits until its
+ * standard input ends. usage: target [churn]: with churn, a thread allocates and frees meanwhile.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SMALL = 5000, SMALL_SIZE = 500, LARGE = 10, LARGE_SIZE = 100000, HUGE_SIZE = 5 << 20, SLOTS = 1000 };
+
+static volatile bool stop;
+
+static void *churn(void *arg)
+{
+	static void *slots[SLOTS];
+	unsigned seed = 1;
+
+	while (!stop) {
+		seed = seed * 1664525 + 1013904223;
+		void **slot = &slots[(seed >> 8) % SLOTS];
+		free(*slot);
+		*slot = malloc((seed >> 18) % 3000 * (seed % 50 == 0 ? 40 : 1));
+	}
+	return arg;
+}
+
+int main(int argc, char **argv)
+{
+	static void *blocks[SMALL + LARGE + 1];
+	pthread_t thread;
+
+	for (int i = 0; i < SMALL; i++)
+		blocks[i] = malloc(SMALL_SIZE);
+	for (int i = 0; i < LARGE; i++)
+		blocks[SMALL + i] = malloc(LARGE_SIZE);
+	blocks[SMALL + LARGE] = malloc(HUGE_SIZE);
+	for (int i = 0; i < 3 * SMALL; i++)
+		free(malloc(3000));
+	if (argc > 1 && strcmp(argv[1], "churn") == 0 && pthread_create(&thread, NULL, churn, NULL) != 0)
+		return 1;
+	/* In one piece: what waits for this line may look at once. */
+	dprintf(STDOUT_FILENO, "%d %d %d %d %d\n", SMALL, SMALL_SIZE, LARGE, LARGE_SIZE, HUGE_SIZE);
+	char byte;
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		;
+	stop = true;
+	return blocks[0] == NULL;
+}
