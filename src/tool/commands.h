@@ -7,6 +7,7 @@
 
 extern const struct command command_conf;
 extern const struct command command_info;
+extern const struct command command_preload;
 extern const struct command command_map;
 extern const struct command command_profile;
 extern const struct command command_run;

@@ -14,6 +14,7 @@ static const struct command *const commands[] = {
 	&command_profile,
 	&command_conf,
 	&command_info,
+	&command_preload,
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

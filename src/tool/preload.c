@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* `hakmem preload`: is this machine on HAKMEM? Puts it there and takes it off. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool/commands.h"
+#include "tool/preload.h"
+
+struct options {
+	const char *verb;
+	const char *root;
+	const char *library;
+	bool force;
+	bool no_test;
+};
+
+static const char usage[] =
+	"usage: hakmem preload status|test|enable|disable [OPTIONS]\n"
+	"\n"
+	"The line in /etc/ld.so.preload that makes every program of this machine use HAKMEM.\n"
+	"\n"
+	"  status   is the line there, is the library in order, what serves new programs?\n"
+	"           exit code 0: the machine is on HAKMEM, 1: it is not\n"
+	"  test     prove that the library works here; changes nothing\n"
+	"  enable   prove it, write the line, and prove it again; else take it out again\n"
+	"  disable  take the line out; needs no library\n"
+	"\n"
+	"  --root DIR       the system whose root is DIR\n"
+	"  --library PATH   another library than " HAK_PRELOAD_PATH "\n"
+	"  --force          also where another allocator stands in the file\n"
+	"  --no-test        prove nothing; only with --root, for programs that cannot run here\n";
+
+/* ---- other allocators ---- */
+
+static bool is_known_allocator(struct word word) {
+	static const char *const known[] = { "jemalloc", "tcmalloc", "mimalloc", "snmalloc", "rpmalloc",
+		"hardened_malloc", "scudo", "hoard", "ltalloc", "lockless", "mesh" };
+	char name[PATH_MAX];
+	snprintf(name, sizeof name, "%.*s", (int)word.len, word.at);
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strstr(name, known[i]) != NULL)
+			return true;
+	return false;
+}
+
+/* Whatever stands in the file and serves malloc, if tried alone, is an allocator. */
+static bool serves_malloc(int root, struct word word) {
+	char preload[PATH_MAX], server[PATH_MAX];
+	snprintf(preload, sizeof preload, "%.*s", (int)word.len, word.at);
+	preload_ask_server(root, preload, server, sizeof server);
+	const char *slash = strrchr(server, '/'), *own = strrchr(preload, '/');
+	return slash != NULL && strcmp(slash, own != NULL ? own : preload) == 0;
+}
+
+static bool find_rival(const struct options *o, const struct preload_file *f, struct word *wordp) {
+	for (size_t pos = 0; preload_next_word(f->text, &pos, wordp);)
+		if (!preload_is_ours(*wordp) &&
+			(is_known_allocator(*wordp) || (!o->no_test && serves_malloc(f->root, *wordp))))
+			return true;
+	return false;
+}
+
+/* ---- the verbs ---- */
+
+/* A NUL ends what the loader reads in some versions, and stands in no text that a person wrote. */
+static bool is_damaged(const struct preload_file *f) {
+	if (f->text.len == 0 || memchr(f->text.at, '\0', f->text.len) == NULL)
+		return false;
+	complain("preload: %s: is damaged: a NUL byte stands in it; it is as it was", f->path);
+	return true;
+}
+
+static int out_of_memory(void) {
+	complain("preload: %s", strerror(ENOMEM));
+	return TOOL_FAILED;
+}
+
+static int take_back(struct preload_file *f, struct bytes old) {
+	f->exists = true;
+	int code = preload_file_replace(f, old);
+	if (code == TOOL_OK)
+		complain("preload: %s: is as it was: the line was taken out again", f->path);
+	return TOOL_FAILED;
+}
+
+static int write_and_try(const struct options *o, struct preload_file *f, struct bytes text) {
+	struct trials trials = { .root = f->root, .path = o->library, .text = text };
+	if (!o->no_test && !preload_try(&trials)) {
+		complain("preload: %s: is as it was", f->path);
+		return TOOL_FAILED;
+	}
+	struct bytes old = f->text;
+	int code = preload_file_replace(f, text);
+	if (code != TOOL_OK)
+		return code;
+	trials.is_written = true;
+	if (!o->no_test && !preload_try(&trials))
+		return take_back(f, old);
+	printf("%s: programs that start from now on use %s\n", f->path, o->library);
+	return TOOL_OK;
+}
+
+static int enable(const struct options *o, struct preload_file *f) {
+	struct word word;
+	struct bytes text;
+	if (is_damaged(f))
+		return TOOL_FAILED;
+	if (!preload_append(f->text, o->library, &text))
+		return out_of_memory();
+	if (f->exists && preload_find_ours(f->text, &word) && word.len == strlen(o->library) &&
+		memcmp(word.at, o->library, word.len) == 0) {
+		printf("%s: names %s already\n", f->path, o->library);
+		return TOOL_OK;
+	}
+	if (!o->force && find_rival(o, f, &word)) {
+		complain("preload: %s: names another allocator, %.*s (--force to have both); it is as it was", f->path,
+			(int)word.len, word.at);
+		return TOOL_FAILED;
+	}
+	if (!o->no_test && !preload_check_library(f->root, o->library))
+		return TOOL_FAILED;
+	int code = preload_file_may_replace(f);
+	return code != TOOL_OK ? code : write_and_try(o, f, text);
+}
+
+static int disable(const struct options *o, struct preload_file *f) {
+	struct word word;
+	struct bytes text;
+	if (!preload_find_ours(f->text, &word)) {
+		printf("%s: does not name HAKMEM\n", f->path);
+		return TOOL_OK;
+	}
+	if (!preload_remove_ours(f->text, &text))
+		return out_of_memory();
+	int code = preload_file_replace(f, text);
+	if (code == TOOL_OK)
+		printf("%s: programs that start from now on do not load HAKMEM\n", f->path);
+	return code;
+}
+
+static int test(const struct options *o, struct preload_file *f) {
+	struct bytes text;
+	if (!preload_check_library(f->root, o->library))
+		return TOOL_FAILED;
+	if (!preload_append(f->text, o->library, &text))
+		return out_of_memory();
+	struct trials trials = { .root = f->root, .path = o->library, .text = text, .is_talkative = true };
+	return preload_try(&trials) ? TOOL_OK : TOOL_FAILED;
+}
+
+static int status(const struct options *o, struct preload_file *f) {
+	struct word word;
+	char server[PATH_MAX], path[PATH_MAX];
+	bool is_named = preload_find_ours(f->text, &word);
+	printf("file: %s%s\n", f->path, f->exists ? "" : " (not there)");
+	printf("line: %.*s\n", is_named ? (int)word.len : (int)sizeof "none" - 1, is_named ? word.at : "none");
+	snprintf(path, sizeof path, "%.*s", (int)word.len, word.at);
+	if (find_rival(o, f, &word))
+		printf("another allocator: %.*s\n", (int)word.len, word.at);
+	preload_ask_server(f->root, NULL, server, sizeof server);
+	printf("new programs are served by: %s\n", server[0] != '\0' ? server : "unknown");
+	fflush(stdout);
+	if (!is_named || !preload_check_library(f->root, path))
+		return TOOL_FAILED;
+	return strstr(server, "/libhakmem.so") != NULL ? TOOL_OK : TOOL_FAILED;
+}
+
+/* ---- arguments ---- */
+
+static const struct {
+	const char *name;
+	int (*run)(const struct options *o, struct preload_file *f);
+} verbs[] = { { "status", status }, { "test", test }, { "enable", enable }, { "disable", disable } };
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+static int take_option(struct options *o, int argc, char **argv, int *ip) {
+	const char *word = argv[*ip];
+	bool is_root = strcmp(word, "--root") == 0;
+	if (strcmp(word, "--force") == 0) {
+		o->force = true;
+	} else if (strcmp(word, "--no-test") == 0) {
+		o->no_test = true;
+	} else if (is_root || strcmp(word, "--library") == 0) {
+		if (++*ip >= argc || argv[*ip][0] == '\0')
+			return misused("preload: %s needs a path", word);
+		*(is_root ? &o->root : &o->library) = argv[*ip];
+	} else if (word[0] == '-' || o->verb != NULL) {
+		return misused("preload: what is '%s'?", word);
+	} else {
+		o->verb = word;
+	}
+	return TOOL_OK;
+}
+
+/* The file is not to be left half-way because somebody is impatient, or stopped reading. */
+static void hold_signals(void) {
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGQUIT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static int run_verb(const struct options *o, int verb) {
+	struct preload_file f;
+	int root = open(o->root != NULL ? o->root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0) {
+		complain("preload: %s: %s", o->root, strerror(errno));
+		return TOOL_USAGE;
+	}
+	int code = preload_file_open(&f, root);
+	return code != TOOL_OK ? code : verbs[verb].run(o, &f);
+}
+
+static int run(int argc, char **argv) {
+	struct options o = { .library = HAK_PRELOAD_PATH };
+	for (int i = 1; i < argc; i++) {
+		int code = take_option(&o, argc, argv, &i);
+		if (code != TOOL_OK)
+			return code;
+	}
+	if (o.verb == NULL)
+		return misused("preload: status, test, enable or disable?");
+	if (o.no_test && o.root == NULL)
+		return misused("preload: --no-test needs --root");
+	if (o.library[0] != '/')
+		return misused("preload: --library %s: is no path from the root", o.library);
+	hold_signals();
+	for (int i = 0; i < VERBS; i++)
+		if (strcmp(o.verb, verbs[i].name) == 0)
+			return run_verb(&o, i);
+	return misused("preload: what is '%s'?", o.verb);
+}
+
+const struct command command_preload = {
+	.name = "preload",
+	.summary = "put this machine on HAKMEM, and take it off",
+	.usage = usage,
+	.run = run,
+};

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What can be seen of a library without running it. A library that is cut off would end every program
+ * with SIGBUS, so that nothing could be started to undo it: this must be found before any trial.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool/preload.h"
+
+static bool refuse(const char *path, const char *why) {
+	complain("preload: %s: %s", path, why);
+	return false;
+}
+
+/* Setuid programs refuse names without a slash and $ORIGIN. */
+static bool check_form(const char *path) {
+	if (path[0] != '/')
+		return refuse(path, "is no path from the root: setuid programs would not load it");
+	if (strstr(path, "$ORIGIN") != NULL || strstr(path, "${ORIGIN}") != NULL)
+		return refuse(path, "setuid programs do not load what is named by $ORIGIN");
+	if (strpbrk(path, " \t\n:#") != NULL)
+		return refuse(path, "a space, ':' or '#' in a path cannot be written there");
+	return true;
+}
+
+/* $LIB as the loader for programs of our kind understands it. */
+static bool expand(const char *path, char *out, size_t size) {
+	const char *token = strstr(path, "$LIB");
+	size_t skip = sizeof "$LIB" - 1;
+	if (token == NULL) {
+		token = strstr(path, "${LIB}");
+		skip = sizeof "${LIB}" - 1;
+	}
+	int len = token == NULL ? snprintf(out, size, "%s", path) :
+		snprintf(out, size, "%.*s%s%s", (int)(token - path), path, HAK_LIB_FOLDER, token + skip);
+	return len < (int)size;
+}
+
+static bool read_at(int fd, void *to, size_t len, off_t at) {
+	return TEMP_FAILURE_RETRY(pread(fd, to, len, at)) == (ssize_t)len;
+}
+
+/* Programs of this machine are what this one is. */
+static bool is_our_kind(const ElfW(Ehdr) *header) {
+	ElfW(Ehdr) own;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	bool is_read = fd >= 0 && read_at(fd, &own, sizeof own, 0);
+	if (fd >= 0)
+		close(fd);
+	return is_read && memcmp(own.e_ident, header->e_ident, EI_VERSION) == 0 &&
+		own.e_machine == header->e_machine;
+}
+
+/* Every segment, and the table of sections, which linkers put last, lies in the file. */
+static bool is_whole(int fd, const ElfW(Ehdr) *header, off_t size) {
+	ElfW(Off) end = header->e_shoff + (ElfW(Off))header->e_shnum * header->e_shentsize;
+	if (end > (ElfW(Off))size || header->e_phentsize != sizeof(ElfW(Phdr)))
+		return false;
+	for (unsigned i = 0; i < header->e_phnum; i++) {
+		ElfW(Phdr) segment;
+		if (!read_at(fd, &segment, sizeof segment, (off_t)(header->e_phoff + i * sizeof segment)))
+			return false;
+		if (segment.p_type == PT_LOAD && segment.p_offset + segment.p_filesz > (ElfW(Off))size)
+			return false;
+	}
+	return true;
+}
+
+static bool check_elf(const char *path, int fd, off_t size) {
+	ElfW(Ehdr) header;
+	if (!read_at(fd, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+		return refuse(path, "is no library");
+	if (!is_our_kind(&header))
+		return refuse(path, "is for another kind of machine than the programs here");
+	if (header.e_type != ET_DYN)
+		return refuse(path, "is no shared library");
+	return is_whole(fd, &header, size) || refuse(path, "is cut off: programs that load it would die");
+}
+
+bool preload_check_library(int root, const char *path) {
+	char expanded[PATH_MAX];
+	struct stat st;
+	if (!check_form(path))
+		return false;
+	if (!expand(path, expanded, sizeof expanded))
+		return refuse(path, "is too long");
+	int fd = preload_open_in(root, expanded, O_RDONLY | O_NONBLOCK);
+	if (fd < 0)
+		return refuse(expanded, strerror(errno));
+	bool good = false;
+	if (fstat(fd, &st) != 0)
+		refuse(expanded, strerror(errno));
+	else if (!S_ISREG(st.st_mode))
+		refuse(expanded, "is no file");
+	else if (geteuid() == 0 && (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0))
+		refuse(expanded, "others than root may write to it");
+	else if ((st.st_mode & S_IROTH) == 0)
+		refuse(expanded, "not everybody may read it");
+	else
+		good = check_elf(expanded, fd, st.st_size);
+	close(fd);
+	return good;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The file /etc/ld.so.preload on disk.
+ *
+ * It is never written to. A new one is made beside it under a name of ours, brought to the disk, and
+ * renamed over it; so at every moment, also after a crash, it is the old one or the new one. A new one
+ * that was left behind by a crash is removed by the next run. Runs wait for each other: each holds a
+ * lock on the folder from before it reads until it ends.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "tool/preload.h"
+
+static const char temporary[] = ".ld.so.preload.hakmem";
+enum { TEXT_MOST = 1 << 20, LINKS_MOST = 40 };
+
+int preload_exit_of(int error) {
+	return error == EACCES || error == EPERM ? TOOL_NO_PERMISSION : TOOL_FAILED;
+}
+
+int preload_open_in(int root, const char *path, int flags) {
+	struct open_how how = { .flags = (unsigned)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
+	long fd = TEMP_FAILURE_RETRY(syscall(SYS_openat2, root, path, &how, sizeof how));
+	if (fd < 0 && errno == ENOSYS) /* before Linux 5.6: links lead out of `root` */
+		fd = TEMP_FAILURE_RETRY(openat(root, path[1] != '\0' ? path + 1 : ".", flags | O_CLOEXEC));
+	return (int)fd;
+}
+
+/* ---- finding ---- */
+
+static int complain_of(const struct preload_file *f, const char *what) {
+	int error = errno;
+	complain("preload: %s: %s: %s", f->path, what, strerror(error));
+	return preload_exit_of(error);
+}
+
+static int open_folder(struct preload_file *f) {
+	char folder[PATH_MAX];
+	size_t len = (size_t)(strrchr(f->path, '/') - f->path);
+	memcpy(folder, f->path, len);
+	folder[len] = '\0';
+	if (f->folder >= 0)
+		close(f->folder);
+	f->folder = preload_open_in(f->root, len != 0 ? folder : "/", O_RDONLY | O_DIRECTORY);
+	f->name = f->path + len + 1;
+	return f->folder < 0 ? complain_of(f, "its folder cannot be opened") : TOOL_OK;
+}
+
+/* Has `path` be what the link at `path` says. */
+static bool follow(struct preload_file *f, const char *target) {
+	char next[PATH_MAX];
+	int folder_len = (int)(f->name - f->path);
+	int len = target[0] == '/' ? snprintf(next, sizeof next, "%s", target) :
+		snprintf(next, sizeof next, "%.*s%s", folder_len, f->path, target);
+	if (len >= (int)sizeof next || next[len - 1] == '/')
+		return false;
+	memcpy(f->path, next, (size_t)len + 1);
+	return true;
+}
+
+static int find(struct preload_file *f) {
+	char target[PATH_MAX];
+	for (int i = 0; i < LINKS_MOST; i++) {
+		int code = open_folder(f);
+		if (code != TOOL_OK)
+			return code;
+		ssize_t len = readlinkat(f->folder, f->name, target, sizeof target - 1);
+		if (len < 0 && (errno == EINVAL || errno == ENOENT))
+			return TOOL_OK;
+		if (len < 0)
+			return complain_of(f, "cannot be looked at");
+		target[len] = '\0';
+		if (!follow(f, target))
+			break;
+	}
+	complain("preload: %s: its symbolic links lead nowhere", f->path);
+	return TOOL_FAILED;
+}
+
+/* ---- reading ---- */
+
+static bool read_all(int fd, size_t len, struct bytes *textp) {
+	struct bytes text = { malloc(len + 1), 0 };
+	while (text.at != NULL && text.len < len) {
+		ssize_t got = TEMP_FAILURE_RETRY(read(fd, text.at + text.len, len - text.len));
+		if (got < 0)
+			return false;
+		if (got == 0)
+			break;
+		text.len += (size_t)got;
+	}
+	*textp = text;
+	return text.at != NULL;
+}
+
+static int read_text(struct preload_file *f) {
+	int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+	int fd = TEMP_FAILURE_RETRY(openat(f->folder, f->name, flags));
+	f->exists = fd >= 0;
+	f->text = (struct bytes){ 0 };
+	if (fd < 0)
+		return errno == ENOENT ? TOOL_OK : complain_of(f, "cannot be read");
+	int code = TOOL_OK;
+	if (fstat(fd, &f->stat) != 0) {
+		code = complain_of(f, "cannot be looked at");
+	} else if (!S_ISREG(f->stat.st_mode) || f->stat.st_size > TEXT_MOST) {
+		complain("preload: %s: is damaged: it is no file of a sensible size; it is as it was", f->path);
+		code = TOOL_FAILED;
+	} else if (!read_all(fd, (size_t)f->stat.st_size, &f->text)) {
+		code = complain_of(f, "cannot be read");
+	}
+	close(fd);
+	return code;
+}
+
+int preload_file_open(struct preload_file *f, int root) {
+	*f = (struct preload_file){ .root = root, .folder = -1, .path = "/etc/ld.so.preload" };
+	int code = find(f);
+	if (code != TOOL_OK)
+		return code;
+	/* A file system without locks still gets whole files; only two runs at once could undo each other. */
+	(void)TEMP_FAILURE_RETRY(flock(f->folder, LOCK_EX));
+	return read_text(f);
+}
+
+int preload_file_may_replace(const struct preload_file *f) {
+	if (faccessat(f->folder, ".", W_OK, AT_EACCESS) == 0)
+		return TOOL_OK;
+	int error = errno;
+	complain("preload: %s: its folder cannot be written to: %s; the file is as it was", f->path,
+		strerror(error));
+	return preload_exit_of(error);
+}
+
+/* ---- replacing ---- */
+
+static bool write_all(int fd, struct bytes text) {
+	for (size_t done = 0; done < text.len;) {
+		ssize_t put = TEMP_FAILURE_RETRY(write(fd, text.at + done, text.len - done));
+		if (put < 0)
+			return false;
+		done += (size_t)put;
+	}
+	return true;
+}
+
+static bool keep_owner(const struct preload_file *f, int fd) {
+	struct stat now;
+	if (!f->exists)
+		return true;
+	if (fstat(fd, &now) != 0)
+		return false;
+	return (now.st_uid == f->stat.st_uid && now.st_gid == f->stat.st_gid) ||
+		fchown(fd, f->stat.st_uid, f->stat.st_gid) == 0;
+}
+
+/* The SELinux context of the old file; a first one gets that of ld.so.cache, as the policies have it.
+   Where there is no context there is nothing to keep. */
+static bool keep_context(const struct preload_file *f, int fd) {
+	static const char attribute[] = "security.selinux";
+	char wanted[256], now[256];
+	int model = TEMP_FAILURE_RETRY(openat(f->folder, f->exists ? f->name : "ld.so.cache",
+		O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+	if (model < 0)
+		return !f->exists;
+	ssize_t len = fgetxattr(model, attribute, wanted, sizeof wanted);
+	close(model);
+	if (len <= 0)
+		return true;
+	if (fgetxattr(fd, attribute, now, sizeof now) == len && memcmp(wanted, now, (size_t)len) == 0)
+		return true;
+	return fsetxattr(fd, attribute, wanted, (size_t)len, 0) == 0;
+}
+
+/* false: errno tells why, and nothing but the temporary file may be there. */
+static bool fill(const struct preload_file *f, int fd, struct bytes text) {
+	return write_all(fd, text) && keep_owner(f, fd) && keep_context(f, fd) &&
+		fchmod(fd, 0644) == 0 && TEMP_FAILURE_RETRY(fsync(fd)) == 0;
+}
+
+static bool make_temporary(const struct preload_file *f, struct bytes text) {
+	int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+	(void)unlinkat(f->folder, temporary, 0);
+	int fd = TEMP_FAILURE_RETRY(openat(f->folder, temporary, flags, 0600));
+	if (fd < 0)
+		return false;
+	bool done = fill(f, fd, text);
+	int error = errno;
+	if (close(fd) != 0 && errno != EINTR && done) {
+		error = errno;
+		done = false;
+	}
+	errno = error;
+	return done;
+}
+
+static bool put_in_place(const struct preload_file *f, struct bytes text) {
+	if (!preload_has_content(text))
+		return TEMP_FAILURE_RETRY(unlinkat(f->folder, f->name, 0)) == 0 || errno == ENOENT;
+	return make_temporary(f, text) &&
+		TEMP_FAILURE_RETRY(renameat(f->folder, temporary, f->folder, f->name)) == 0;
+}
+
+/* Looks, since a call may have failed after it did its work. */
+static const char *which_is_there(const struct preload_file *f, struct bytes text) {
+	struct preload_file now = *f;
+	int fd = TEMP_FAILURE_RETRY(openat(f->folder, f->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+	if (fd < 0)
+		return errno != ENOENT ? "which file is there cannot be seen" :
+			f->exists ? "the file is gone, as it should be" : "the file is as it was: not there";
+	bool is_read = read_all(fd, TEXT_MOST, &now.text);
+	close(fd);
+	if (!is_read)
+		return "which file is there cannot be seen";
+	bool is_new = now.text.len == text.len && memcmp(now.text.at, text.at, text.len) == 0;
+	return is_new ? "the new file is in place" : "the file is as it was";
+}
+
+int preload_file_replace(struct preload_file *f, struct bytes text) {
+	bool placed = put_in_place(f, text);
+	int error = errno;
+	/* Some file systems cannot bring a folder to the disk by itself. */
+	if (placed && (TEMP_FAILURE_RETRY(fsync(f->folder)) == 0 || errno == EINVAL))
+		return TOOL_OK;
+	if (placed)
+		error = errno;
+	else
+		(void)unlinkat(f->folder, temporary, 0);
+	complain("preload: %s: cannot be %s: %s; %s", f->path,
+		placed ? "brought to the disk" : preload_has_content(text) ? "replaced" : "removed",
+		strerror(error), which_is_there(f, text));
+	return preload_exit_of(error);
+}
