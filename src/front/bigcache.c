@@ -200,8 +200,9 @@ static struct large *split(struct large *l, size_t granules) {
 		return NULL;
 	rest->span = (struct span){ .base = (char *)l->span.base + (granules << GRANULE_SHIFT),
 	                            .granules = l->span.granules - granules };
-	rest->usable = rest->touched = rest->span.granules << GRANULE_SHIFT;
-	rest->untouched = false;
+	rest->usable = rest->size = rest->touched = rest->span.granules << GRANULE_SHIFT;
+	rest->guard = 0; /* the descriptor may have been a guarded block's */
+	rest->is_shut = rest->untouched = false;
 	atomic_store_explicit(&rest->state, LARGE_FREED, memory_order_relaxed);
 	l->span.granules = granules;
 	l->usable = granules << GRANULE_SHIFT;

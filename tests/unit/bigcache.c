@@ -129,6 +129,21 @@ static void smaller_request_leaves_the_rest(void **state)
 	large_free(l);
 }
 
+/* A descriptor may have been that of a block between guard pages. */
+static void rest_has_no_guards(void **state)
+{
+	struct large *used = large_new_descriptor();
+
+	used->guard = GRANULE;
+	used->is_shut = true;
+	give_back(7);
+	large_put_descriptor(used);
+	assert_true(large_free(take(1)));
+	assert_true(used->kept);
+	assert_int_equal(used->guard, 0);
+	assert_false(used->is_shut);
+}
+
 static void larger_request_not_served(void **state)
 {
 	give_back(2);
@@ -269,6 +284,7 @@ int main(void)
 		cmocka_unit_test_setup(span_kept_is_told_of, start_empty),
 		cmocka_unit_test_setup(smaller_request_of_two_thirds_gets_the_whole, start_empty),
 		cmocka_unit_test_setup(smaller_request_leaves_the_rest, start_empty),
+		cmocka_unit_test_setup(rest_has_no_guards, start_empty),
 		cmocka_unit_test_setup(larger_request_not_served, start_empty),
 		cmocka_unit_test_setup(kept_bytes_bounded_by_setting, start_empty),
 		cmocka_unit_test_setup(kept_bytes_may_follow_live, start_empty),
