@@ -84,7 +84,7 @@ static void stats_large_blocks_by_band(void **state)
 
 static void *free_all(void *arg)
 {
-	free(malloc(100)); /* so that it has a heap */
+	free(malloc(2000)); /* so that it has a heap */
 	give_back();
 	return arg;
 }
@@ -178,12 +178,12 @@ static int add(const struct hak_area *area, void *arg)
 
 static void visit_agrees_with_stats(void **state)
 {
-	take(777);
+	take(1777);
 	for (unsigned i = 0; i < COUNT; i += 3) {
 		free(blocks[i]);
 		blocks[i] = NULL;
 	}
-	struct sum sum = {.wanted = blocks[1]}, freed = {.wanted = malloc(777)};
+	struct sum sum = {.wanted = blocks[1]}, freed = {.wanted = malloc(1777)};
 	free(freed.wanted);
 	struct hak_stats stats = get();
 	assert_int_equal(hak_heap_visit(add, &sum), 0);
