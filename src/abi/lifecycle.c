@@ -160,8 +160,9 @@ static bool is_main_thread(void) {
 
 /* Registers the exit hook for a thread that pthread_create.c does not watch. Registered first, it runs
    last. It takes the loader's lock, which is why it is not for all threads: a library's constructor
-   may wait for a thread it has started while the loader holds it. libc allocates a node for it and aborts if it gets none, so a block of
-   that size goes into the bin first. False: not registered, out of memory. */
+   may wait for a thread it has started while the loader holds it. libc allocates a node for it and
+   aborts if it gets none, so a block of that size goes into the bin first. False: not registered, out of
+   memory. */
 static bool register_exit(struct heap *h) {
 	enum { NODE_BYTES = 4 * sizeof(void *) };
 	void *p = alloc_block(h, NODE_BYTES, ALLOC_ALIGN, false);

@@ -131,7 +131,8 @@ OPERATOR(void *, op_new_array_aligned_nothrow, "_Zna" SZ "St11align_val_tRKSt9no
 OPERATOR(void, op_delete, "_ZdlPv", (void *p), { entry_release_as(p, KIND_NEW); })
 OPERATOR(void, op_delete_array, "_ZdaPv", (void *p), { entry_release_as(p, KIND_NEW_ARRAY); })
 OPERATOR(void, op_delete_sized, "_ZdlPv" SZ, (void *p, size_t size), { entry_release_sized(p, size, 0, KIND_NEW); })
-OPERATOR(void, op_delete_array_sized, "_ZdaPv" SZ, (void *p, size_t size), { entry_release_sized(p, size, 0, KIND_NEW_ARRAY); })
+OPERATOR(void, op_delete_array_sized, "_ZdaPv" SZ, (void *p, size_t size),
+         { entry_release_sized(p, size, 0, KIND_NEW_ARRAY); })
 OPERATOR(void, op_delete_nothrow, "_ZdlPvRKSt9nothrow_t", (void *p, const void *tag),
          { entry_release_as(p, KIND_NEW); })
 OPERATOR(void, op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", (void *p, const void *tag),

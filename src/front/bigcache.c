@@ -283,7 +283,9 @@ static size_t allowance(void) {
 	size_t most = max_size(FLOOR, live / 4) << cache.regret;
 	if (hak_settings.bigcache_max != BIGCACHE_AUTO)
 		return min_size(most, hak_settings.bigcache_max) / GRANULE;
-	return (most <= FLOOR << REGRET_MAX ? most : max_size(FLOOR << REGRET_MAX, min_size(most, cache.automatic_max))) / GRANULE;
+	if (most > FLOOR << REGRET_MAX)
+		most = max_size(FLOOR << REGRET_MAX, min_size(most, cache.automatic_max));
+	return most / GRANULE;
 }
 
 /* Takes the first `granules` of a kept span; the rest goes back. */

@@ -121,8 +121,9 @@ HAK_INLINE void heap_leave(struct heap *h) {
 	h->busy = false;
 }
 
-/* A heap with these bins, which it fills in; recycled or new. NULL: with bins of its own. It is marked busy: whoever asked clears
-   that when it has made the heap its own. NULL: out of memory. Thread-safe. */
+/* A heap with these bins, which it fills in, or with bins of its own if that is NULL; recycled or new. It is
+   marked busy: whoever asked clears that when it has made the heap its own. NULL: out of memory.
+   Thread-safe. */
 struct heap *heap_acquire(struct bin *bins, bool locked);
 
 /* Brings bins and outbox home, gives up all slabs and puts the heap, no longer busy, up for reuse. Its

@@ -102,7 +102,9 @@ static struct slab *open_slab(struct heap *h, struct slab *s) {
 
 void *holes_refill(struct heap *h, unsigned sc) {
 	size_t size = hak_size_classes[sc].size;
-	if (hak_settings.secure != 0 || h->locked || h->slabs < MIN_SLABS || size < MOSAIC_MIN_SIZE || size > MOSAIC_MAX_SIZE)
+	if (hak_settings.secure != 0 || h->locked || h->slabs < MIN_SLABS)
+		return NULL;
+	if (size < MOSAIC_MIN_SIZE || size > MOSAIC_MAX_SIZE)
 		return NULL;
 	void *p = take_from_mosaics(h, sc);
 	if (p != NULL)

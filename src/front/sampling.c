@@ -95,7 +95,8 @@ static void enter(struct heap *h, size_t mean) {
 		leave(h); /* this thread goes without */
 		return;
 	}
-	*s = (struct sampling){ .tag = h->tag, .random = os_facts.random[0] ^ os_cycles() ^ (uint64_t)h->tag << 32, .mean = mean };
+	*s = (struct sampling){ .tag = h->tag, .mean = mean,
+	                        .random = os_facts.random[0] ^ os_cycles() ^ (uint64_t)h->tag << 32 };
 	h->sampling = s;
 	draw_large(s);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {

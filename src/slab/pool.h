@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The shared pool: slabs without an owner that have blocks to give, by class; mosaics under class 0, which
- * no slab has. Dead threads publish them, living ones adopt them. One lock per class. A slab is in the pool's list iff PUBLISHED is set
- * in its remote word (slab/remote.h); both change in one critical section.
+ * no slab has. Dead threads publish them, living ones adopt them. One lock per class. A slab is in the
+ * pool's list iff PUBLISHED is set in its remote word (slab/remote.h); both change in one critical
+ * section.
  *
  * A slab whose last block comes home while it is in the pool is deleted by the thread that brought
  * the block: nobody else would look at it.
