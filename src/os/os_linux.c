@@ -126,10 +126,11 @@ size_t os_mapped(void) {
 
 enum { EARLY = 8 };
 
-/* Mappings made before the settings hold, while there is one thread. */
+/* Mappings made before the settings hold. Mostly there is one thread then; where nobody loads settings there
+   may be more, and each takes a place of its own. */
 static struct {
 	bool over;
-	unsigned count;
+	_Atomic unsigned count; /* places asked for; relaxed: read when the process is alone */
 	struct {
 		void *addr;
 		size_t size;
@@ -145,15 +146,20 @@ static void set_name(const void *addr, size_t size) {
 static void name_map(void *addr, size_t size) {
 	if (HAK_UNLIKELY(hak_settings.name_maps)) {
 		set_name(addr, size);
-	} else if (HAK_UNLIKELY(!early.over) && early.count < EARLY) {
-		early.map[early.count].addr = addr;
-		early.map[early.count++].size = size;
+	} else if (HAK_UNLIKELY(!early.over) &&
+	           atomic_load_explicit(&early.count, memory_order_relaxed) < EARLY) {
+		unsigned i = atomic_fetch_add_explicit(&early.count, 1, memory_order_relaxed);
+		if (i < EARLY) {
+			early.map[i].addr = addr;
+			early.map[i].size = size;
+		}
 	}
 }
 
 void os_name_early_maps(void) {
 	early.over = true;
-	for (unsigned i = 0; hak_settings.name_maps && i < early.count; i++)
+	unsigned count = atomic_load_explicit(&early.count, memory_order_relaxed);
+	for (unsigned i = 0; hak_settings.name_maps && i < count && i < EARLY; i++)
 		set_name(early.map[i].addr, early.map[i].size);
 }
 
