@@ -254,8 +254,17 @@ uintptr_t misuse_block_around(const struct slab *s, uintptr_t addr) {
 	return carved ? addr - off % s->block_size : 0;
 }
 
+/* The class of the block that `addr` was before a mosaic took it back; 0: it was none. */
+static unsigned class_of_hole(const struct slab *s, uintptr_t addr) {
+	const struct mosaic *m = slab_mosaic(s);
+	return m != NULL ? mosaic_freed_at(m, addr - s->base) : 0;
+}
+
 bool misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr) {
 	uintptr_t block = misuse_block_around(s, addr);
+	unsigned sc = block == 0 ? class_of_hole(s, addr) : 0;
+	if (sc != 0)
+		return misuse_freed(op, addr, hak_size_classes[sc].size);
 	if (block == 0)
 		return misuse_invalid(op, addr);
 	if (block != addr)

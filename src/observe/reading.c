@@ -123,7 +123,7 @@ static uint64_t read_mosaic(struct slab_reader *sr, uint64_t at, const void *sla
 	if (cells > sizeof begins || !get_bytes(r, at + offset_of(r, F_MOSAIC_BEGINS), begins, cells))
 		return 0;
 	for (size_t i = 0; i < cells; i++) {
-		unsigned sc = begins[i] >> 1;
+		unsigned sc = begins[i] >> 1; /* no class's number where a block was freed: the top bit is set */
 		if (sc == 0 || sc >= HAK_STATS_CLASSES)
 			continue;
 		if (sc == first && home > 0) {

@@ -88,16 +88,40 @@ static void mark(struct mosaic *m, unsigned first, unsigned units, bool used) {
 	}
 }
 
-/* Relaxed: who has the block saw it made; for others it is a guess. `sc` 0: none begins any longer. */
+/* Relaxed, all of these: who has the block saw it made; for others it is a guess. */
+static void set_cell(struct mosaic *m, unsigned cell, unsigned value) {
+	__atomic_store_n(&m->begins[cell], (uint8_t)value, __ATOMIC_RELAXED);
+}
+static unsigned get_cell(const struct mosaic *m, unsigned cell) {
+	return __atomic_load_n(&m->begins[cell], __ATOMIC_RELAXED);
+}
 static void set_begin(struct mosaic *m, unsigned unit, unsigned sc) {
-	unsigned cell = sc != 0 ? sc << 1 | unit % MOSAIC_CELL_UNITS : 0;
-	__atomic_store_n(&m->begins[unit / MOSAIC_CELL_UNITS], (uint8_t)cell, __ATOMIC_RELAXED);
+	set_cell(m, unit / MOSAIC_CELL_UNITS, sc << 1 | unit % MOSAIC_CELL_UNITS);
+}
+static_assert(SC_COUNT <= MOSAIC_FREED >> 1 && MOSAIC_CELL_UNITS == 2, "class, unit and mark share a byte");
+
+static void set_freed(struct mosaic *m, unsigned unit) {
+	unsigned cell = unit / MOSAIC_CELL_UNITS;
+	set_cell(m, cell, get_cell(m, cell) | MOSAIC_FREED);
+}
+
+/* The class of a block that begins at `unit`, or, if `mark` is MOSAIC_FREED, of one that did. */
+static unsigned begin_marked(const struct mosaic *m, unsigned unit, unsigned mark) {
+	unsigned cell = get_cell(m, unit / MOSAIC_CELL_UNITS);
+	bool here = (cell & 1) == unit % MOSAIC_CELL_UNITS && (cell & MOSAIC_FREED) == mark;
+	return here ? (cell & ~(unsigned)MOSAIC_FREED) >> 1 : 0;
 }
 static unsigned get_begin(const struct mosaic *m, unsigned unit) {
-	unsigned cell = __atomic_load_n(&m->begins[unit / MOSAIC_CELL_UNITS], __ATOMIC_RELAXED);
-	return (cell & 1) == unit % MOSAIC_CELL_UNITS ? cell >> 1 : 0;
+	return begin_marked(m, unit, 0);
 }
-static_assert(SC_COUNT <= 128 && MOSAIC_CELL_UNITS == 2, "class and unit share a byte");
+
+/* Forgets the blocks that were freed where a new one comes to lie. The last cell may have a live one in its
+   other half. */
+static void forget_freed(struct mosaic *m, unsigned unit, unsigned units) {
+	for (unsigned cell = unit / MOSAIC_CELL_UNITS; cell <= (unit + units - 1) / MOSAIC_CELL_UNITS; cell++)
+		if ((get_cell(m, cell) & MOSAIC_FREED) != 0)
+			set_cell(m, cell, 0);
+}
 
 /* ---- blocks ---- */
 
@@ -112,7 +136,7 @@ static unsigned open_holes(const struct slab *s, struct mosaic *m, uintptr_t lin
 	unsigned n = 0;
 	for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)), n++) {
 		mark(m, unit_at(s, at), mosaic_units(s->sc), false);
-		set_begin(m, unit_at(s, at), 0);
+		set_freed(m, unit_at(s, at));
 	}
 	return n;
 }
@@ -147,6 +171,7 @@ static unsigned cut_hole(struct slab *s, unsigned sc, unsigned *atp, unsigned en
 	unsigned units = mosaic_units(sc), n = 0;
 	for (; n < max && *atp + units <= end; n++, *atp += units) {
 		mark(m, *atp, units, true);
+		forget_freed(m, *atp, units);
 		set_begin(m, *atp, sc);
 		block_set_link(addr_of(s, *atp), *linkp);
 		*linkp = link_encode(addr_of(s, *atp));
@@ -190,7 +215,7 @@ unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, uintptr_t *linkp
 void mosaic_put(struct slab *s, uintptr_t block) {
 	struct mosaic *m = slab_mosaic(s);
 	unsigned unit = unit_at(s, block), units = mosaic_units(get_begin(m, unit));
-	set_begin(m, unit, 0);
+	set_freed(m, unit);
 	mark(m, unit, units, false);
 	s->free_count += (uint16_t)units;
 	s->used--;
@@ -199,9 +224,17 @@ void mosaic_put(struct slab *s, uintptr_t block) {
 	m->misfits = 0;
 }
 
-unsigned mosaic_class_at(const struct mosaic *m, uintptr_t offset) {
+static unsigned class_marked(const struct mosaic *m, uintptr_t offset, unsigned mark) {
 	bool aligned = offset % (1u << MOSAIC_UNIT_SHIFT) == 0;
-	return aligned && offset < GRANULE ? get_begin(m, (unsigned)(offset >> MOSAIC_UNIT_SHIFT)) : 0;
+	return aligned && offset < GRANULE ? begin_marked(m, (unsigned)(offset >> MOSAIC_UNIT_SHIFT), mark) : 0;
+}
+
+unsigned mosaic_class_at(const struct mosaic *m, uintptr_t offset) {
+	return class_marked(m, offset, 0);
+}
+
+unsigned mosaic_freed_at(const struct mosaic *m, uintptr_t offset) {
+	return class_marked(m, offset, MOSAIC_FREED);
 }
 
 uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset) {
@@ -220,7 +253,7 @@ void mosaic_seal(struct slab *s) {
 	m->largest = m->list = 0;
 	s->free_count = s->used = 0;
 	for (unsigned cell = 0; cell < MOSAIC_UNITS / MOSAIC_CELL_UNITS; cell++)
-		s->used += m->begins[cell] != 0;
+		s->used += m->begins[cell] != 0 && (m->begins[cell] & MOSAIC_FREED) == 0;
 }
 
 size_t mosaic_bytes(const struct mosaic *m) {

@@ -7,8 +7,9 @@
  * small class lie in the granule side by side, wherever they fit.
  *
  *   granule   | A |hole| A | A | B     |  B  |hole  | A | C  |
- *   begins[]    A  0     A   A   B  0 0  B  0  0      A   C  0   the class, where a block begins (a byte
- *                                                                per cell of 32 bytes)
+ *   begins[]    A  a     A   A   B  0 0  B  0  0      A   C  0   the class, where a block begins, or, marked,
+ *                                                                where one began that is freed (a byte per
+ *                                                                cell of 32 bytes)
  *   used        1  0     1   1   1  1 1  1  1  0      1   1  1   a bit per 16-byte unit
  *
  * For a slab with a mosaic:
@@ -33,7 +34,8 @@ enum {
 	MOSAIC_UNITS = GRANULE >> MOSAIC_UNIT_SHIFT,
 	MOSAIC_CELL_UNITS = 2,
 	MOSAIC_MIN_SIZE = 32,   /* so that not more than one block begins in a cell */
-	MOSAIC_MAX_SIZE = 2048, /* larger blocks do not go into holes */
+	MOSAIC_MAX_SIZE = 2048, /* larger blocks do not go into holes of sparse slabs */
+	MOSAIC_FREED = 0x80,    /* in begins[] */
 };
 
 /* Units that a block of class `sc` takes. */
@@ -48,7 +50,8 @@ struct mosaic {
 	uint16_t next;           /* unit from which the search for holes goes on */
 	uint8_t list;            /* of the owner's heap that it is in, by `largest`, + 1; 0: in none */
 	struct list_node unused; /* no slab's: under the lock */
-	uint8_t begins[MOSAIC_UNITS / MOSAIC_CELL_UNITS]; /* class << 1 | unit in the cell; 0: none begins */
+	uint8_t begins[MOSAIC_UNITS / MOSAIC_CELL_UNITS]; /* class << 1 | unit in the cell, with MOSAIC_FREED in
+	                                                     a hole; 0: none begins */
 };
 
 /* Might a block of class `sc` fit in a hole? Owner. */
@@ -71,6 +74,10 @@ void mosaic_put(struct slab *s, uintptr_t block);
 /* Offset of the block that `offset` in the slab lies in; GRANULE: none. Any thread; a guess where others'
    blocks come and go. */
 uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset);
+
+/* The class of the block that began at `offset` in the slab before it was freed and became a hole, as long as
+   nothing else lies there; 0: none did. Any thread; a guess, likewise. */
+unsigned mosaic_freed_at(const struct mosaic *m, uintptr_t offset);
 
 /* In a fork child, for a slab whose owner is gone: takes all holes for used, counts the blocks. */
 void mosaic_seal(struct slab *s);

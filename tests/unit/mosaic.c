@@ -53,6 +53,36 @@ static void open_slab_knows_its_blocks(void **state)
 	put_survivors(10);
 }
 
+/* Until another block lies there. */
+static void block_in_a_hole_is_known_to_be_freed(void **state)
+{
+	uintptr_t block, link;
+
+	open_with_survivors(10);
+	const struct mosaic *m = slab_mosaic(slab);
+	block = fixture_block(slab, 11);
+	assert_int_equal(mosaic_freed_at(m, block - slab->base), SC);
+	assert_int_equal(mosaic_freed_at(m, block + 16 - slab->base), 0);
+	assert_int_equal(mosaic_freed_at(m, fixture_block(slab, 10) - slab->base), 0);
+	while (mosaic_take(slab, SC + 2, 1, &link) == 1) {
+		uintptr_t taken = link_decode(link);
+		for (uintptr_t at = taken; at < taken + hak_size_classes[SC + 2].size; at += 16)
+			assert_int_equal(mosaic_freed_at(m, at - slab->base), 0);
+		assert_int_equal(slab_class_at(slab, taken), SC + 2);
+		mosaic_put(slab, taken);
+		assert_int_equal(mosaic_freed_at(m, taken - slab->base), SC + 2);
+		assert_int_equal(slab_class_at(slab, taken), 0);
+		assert_int_equal(mosaic_take(slab, SC + 2, 1, &link), 1);
+	}
+	for (unsigned i = 0; i < hak_size_classes[SC].capacity; i += 10)
+		assert_int_equal(slab_class_at(slab, fixture_block(slab, i)), SC);
+	for (uintptr_t off = 0; off < GRANULE; off += 16)
+		if (mosaic_class_at(m, off) != 0)
+			mosaic_put(slab, slab->base + off);
+	assert_int_equal(slab->used, 0);
+	slab_delete(slab);
+}
+
 static void slab_not_all_carved_opens_to_its_end(void **state)
 {
 	uintptr_t link;
@@ -213,6 +243,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(open_slab_knows_its_blocks),
+		cmocka_unit_test(block_in_a_hole_is_known_to_be_freed),
 		cmocka_unit_test(slab_not_all_carved_opens_to_its_end),
 		cmocka_unit_test(taken_blocks_lie_in_holes),
 		cmocka_unit_test(class_without_room_not_tried_until_a_block_comes_home),
