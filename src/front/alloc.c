@@ -7,11 +7,13 @@
 #include "base/settings.h"
 #include "front/bigcache.h"
 #include "front/guard.h"
+#include "front/heap_slabs.h"
 #include "front/locked_heap.h"
 #include "front/nursery.h"
 #include "front/quarantine.h"
 #include "front/sampling.h"
 #include "front/secure.h"
+#include "slab/mosaic.h"
 #include "space/purge.h"
 
 /* ---- allocating ---- */
@@ -139,6 +141,11 @@ static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 	struct bin *b = &h->bins[sc];
 	if (HAK_UNLIKELY(h->sampling != NULL) && sampling_put(h, sc, block))
 		return;
+	/* What others need a hole for is not kept. */
+	if (slab_mosaic(s) != NULL && hak_size_classes[sc].size > MOSAIC_MAX_SIZE) {
+		heap_put_in_mosaic(h, s, block);
+		return;
+	}
 	if (b->room <= 0)
 		heap_make_room(h, sc);
 	b->room--;
@@ -152,6 +159,8 @@ bool block_is_locked_heaps(struct slab *s) {
 }
 
 static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
+	if (slab_mosaic(s) != NULL)
+		mosaic_mark_freed(s, block);
 	/* Those of a thread without a heap are seen only when their slab's owner takes them up. */
 	if (h != NULL)
 		COUNT(h->count.remote_free);

@@ -14,6 +14,7 @@
 #include "front/secure.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "slab/mosaic.h"
 #include "slab/pool.h"
 #include "space/meta.h"
 #include "space/purge.h"
@@ -182,7 +183,7 @@ static struct slab *take_ready(struct heap_class *hc) {
 	return s;
 }
 
-static struct slab *fresh_slab(struct heap *h, unsigned sc) {
+struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	struct slab *s = slab_new(sc);
 	if (s == NULL)
 		return NULL;
@@ -477,12 +478,12 @@ static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 		hc->current = NULL; /* full: what comes home from here on makes it ready */
 		s = next_slab(h, sc);
 		if (s == NULL) {
-			void *p = holes_refill(h, sc);
+			void *p = hak_size_classes[sc].size > MOSAIC_MAX_SIZE ? holes_start(h, sc) : holes_refill(h, sc);
 			if (p != NULL)
 				return p;
 			if (hak_settings.tiny_profile == TINY_LARSON_GUARD && has_gathered(h))
 				continue;
-			s = fresh_slab(h, sc);
+			s = heap_fresh_slab(h, sc);
 		}
 		if (s == NULL)
 			return NULL;

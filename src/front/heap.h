@@ -36,6 +36,7 @@ struct heap_class {
 	uint16_t capacity;    /* blocks the bin may hold */
 	bool overran;         /* since the last refill blocks went home because the bin was full */
 	uint8_t swaps;        /* times a full bin became the spare one since the capacity last grew */
+	uint8_t started;      /* blocks that holes_start has cut */
 	uint32_t samples;     /* requests that found the bin empty, and how many bytes they left unused in all; */
 	uint32_t waste;       /* both are halved before they overflow */
 };
@@ -139,6 +140,9 @@ HAK_INLINE uintptr_t heap_bin_end(const struct heap *h) {
 /* A block of class `sc` for an empty bin, and more in the bin. `zerop`: whether the block is known to
    be all zero. NULL: out of memory. */
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop);
+
+/* A slab of class `sc` out of fresh memory, in the heap's lists. NULL: out of memory. */
+struct slab *heap_fresh_slab(struct heap *h, unsigned sc);
 
 /* On the way through a slow path: gives back what has waited long enough, once in a while. */
 void heap_tick(struct heap *h);

@@ -9,6 +9,8 @@
 #include "os/os.h"
 #include "slab/mosaic.h"
 
+enum { MOSAICS_KEPT = 4 }; /* though empty */
+
 static struct slab *slab_at(uintptr_t block) {
 	return pagemap_lookup(block).desc;
 }
@@ -81,11 +83,25 @@ void heap_file_mosaic(struct heap *h, struct slab *s) {
 	m->list = (uint8_t)list;
 }
 
+/* The last few mosaics stay: the next large buffers need them. */
+static bool is_among_last_mosaics(const struct heap *h) {
+	unsigned n = 0;
+	for (const struct list_node *at = h->classes[0].all.first; at != NULL && n <= MOSAICS_KEPT; at = at->next)
+		n++;
+	return n <= MOSAICS_KEPT;
+}
+
 static void mosaic_gained_holes(struct heap *h, struct slab *s) {
-	if (s->used == 0 && remote_all_home(s))
+	if (s->used == 0 && !is_among_last_mosaics(h) && remote_all_home(s))
 		heap_delete_slab(h, s);
 	else
 		heap_file_mosaic(h, s);
+}
+
+void heap_put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block) {
+	mosaic_put(s, block);
+	COUNT(h->count.home);
+	mosaic_gained_holes(h, s);
 }
 
 void heap_collect_mosaic(struct heap *h, struct slab *s) {
@@ -153,19 +169,17 @@ static uintptr_t push_run(struct heap *h, struct slab *s, uintptr_t block) {
 	return block;
 }
 
-static uintptr_t put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block) {
-	uintptr_t next = link_decode(block_link(block));
-	mosaic_put(s, block);
-	COUNT(h->count.home);
-	mosaic_gained_holes(h, s);
-	return next;
-}
-
 void heap_send_home(struct heap *h, uintptr_t link) {
 	uintptr_t block = link_decode(link);
 	while (!link_is_end(block)) {
 		struct slab *s = slab_at(block);
-		block = slab_mosaic(s) != NULL ? put_in_mosaic(h, s, block) : push_run(h, s, block);
+		if (slab_mosaic(s) == NULL) {
+			block = push_run(h, s, block);
+			continue;
+		}
+		uintptr_t next = link_decode(block_link(block));
+		heap_put_in_mosaic(h, s, block);
+		block = next;
 	}
 }
 

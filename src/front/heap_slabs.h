@@ -28,6 +28,9 @@ void heap_log_slab(const struct heap *h, unsigned sc, const char *what);
 /* Files a mosaic by its largest hole. */
 void heap_file_mosaic(struct heap *h, struct slab *s);
 
+/* Returns a block to a hole; the mosaic may be gone then, unless it is among the last. */
+void heap_put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block);
+
 /* Takes up the remote list of a mosaic that has just been taken out of a queue. */
 void heap_collect_mosaic(struct heap *h, struct slab *s);
 

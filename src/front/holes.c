@@ -11,6 +11,7 @@
 enum {
 	MIN_SLABS = 32,  /* in the heap: 2 MiB */
 	TO_SPARE = 4,    /* slabs with free blocks that a class must have before one of them is opened */
+	STARTED = 4 * GRANULE, /* bytes of blocks that a class begins with */
 	TRIES = 16,      /* mosaics looked at per length of hole */
 };
 
@@ -100,21 +101,45 @@ static struct slab *open_slab(struct heap *h, struct slab *s) {
 	return NULL;
 }
 
+static bool may_have_mosaics(const struct heap *h) {
+	return hak_settings.secure == 0 && !h->locked;
+}
+
+/* From the heap's mosaics, or one that an ended thread left. */
+static void *take_from_any(struct heap *h, unsigned sc) {
+	void *p = take_from_mosaics(h, sc);
+	struct slab *s = p == NULL ? pool_adopt(0, &h->inbox, h->tag) : NULL;
+	if (s == NULL)
+		return p;
+	heap_add_slab(h, s);
+	heap_collect_mosaic(h, s); /* may be gone now */
+	return take_from_mosaics(h, sc);
+}
+
 void *holes_refill(struct heap *h, unsigned sc) {
 	size_t size = hak_size_classes[sc].size;
-	if (hak_settings.secure != 0 || h->locked || h->slabs < MIN_SLABS)
+	if (!may_have_mosaics(h) || h->slabs < MIN_SLABS)
 		return NULL;
 	if (size < MOSAIC_MIN_SIZE || size > MOSAIC_MAX_SIZE)
 		return NULL;
-	void *p = take_from_mosaics(h, sc);
+	void *p = take_from_any(h, sc);
 	if (p != NULL)
 		return p;
-	struct slab *s = pool_adopt(0, &h->inbox, h->tag);
-	if (s != NULL) {
-		heap_add_slab(h, s);
-		heap_collect_mosaic(h, s); /* may be gone now */
-		return take_from_mosaics(h, sc);
-	}
-	s = find_sparse(h, size);
+	struct slab *s = find_sparse(h, size);
+	return s != NULL && open_slab(h, s) != NULL ? take_from(h, sc, s) : NULL;
+}
+
+/* ---- the first blocks of a class ---- */
+
+void *holes_start(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	size_t taken = hc->started * (size_t)hak_size_classes[sc].size;
+	if (!may_have_mosaics(h) || hc->all.first != NULL || taken >= STARTED)
+		return NULL;
+	hc->started++;
+	void *p = take_from_any(h, sc);
+	if (p != NULL)
+		return p;
+	struct slab *s = heap_fresh_slab(h, sc);
 	return s != NULL && open_slab(h, s) != NULL ? take_from(h, sc, s) : NULL;
 }

@@ -55,7 +55,7 @@ static void expect(struct checker *c, bool holds, const char *what, const void *
 static void check_mosaic(struct checker *c, const struct slab *s, const struct mosaic *m) {
 	unsigned blocks = 0, units = 0, used_units = 0;
 	for (uintptr_t off = 0; off < GRANULE; off += (uintptr_t)1 << MOSAIC_UNIT_SHIFT) {
-		unsigned sc = mosaic_class_at(m, off);
+		unsigned sc = mosaic_held_at(m, off);
 		blocks += sc != 0;
 		units += sc != 0 ? mosaic_units(sc) : 0;
 	}

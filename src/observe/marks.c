@@ -32,11 +32,17 @@ bool marks_is_free(const struct marks *m, const struct slab *s, uintptr_t addr) 
 
 /* ---- walking lists ---- */
 
+/* Mosaics mark the blocks that other threads have freed. */
+static bool is_block_of(const struct slab *s, uintptr_t addr) {
+	const struct mosaic *m = slab_mosaic(s);
+	return m != NULL ? mosaic_held_at(m, addr - s->base) != 0 : slab_has_block(s, addr);
+}
+
 /* The slab a block on a list lies in; NULL: it is no block. */
 static struct slab *slab_of(uintptr_t block) {
 	struct pagemap_entry e = pagemap_lookup(block);
 	struct slab *s = tag_is_slab(e.tag) ? e.desc : NULL;
-	return s != NULL && s->in_use && slab_spans(s, block) && slab_has_block(s, block) ? s : NULL;
+	return s != NULL && s->in_use && slab_spans(s, block) && is_block_of(s, block) ? s : NULL;
 }
 
 /* What is expected of a list. */

@@ -114,22 +114,18 @@ static uint64_t blocks_out(const struct reading *r, const void *slab) {
 	return n < used ? used - n : 0;
 }
 
-/* Blocks of each class in a mosaic. What waits on its remote list is taken for its first class's. Bytes. */
-static uint64_t read_mosaic(struct slab_reader *sr, uint64_t at, const void *slab, uint64_t home) {
+/* Blocks of each class in a mosaic, but for those freed. Bytes. */
+static uint64_t read_mosaic(struct slab_reader *sr, uint64_t at) {
 	const struct reading *r = sr->r;
 	uint8_t begins[4096];
 	size_t cells = r->field[F_MOSAIC_BEGINS] & 0xffff;
-	uint64_t bytes = 0, first = GET(slab, SLAB_CLASS);
+	uint64_t bytes = 0;
 	if (cells > sizeof begins || !get_bytes(r, at + offset_of(r, F_MOSAIC_BEGINS), begins, cells))
 		return 0;
 	for (size_t i = 0; i < cells; i++) {
-		unsigned sc = begins[i] >> 1; /* no class's number where a block was freed: the top bit is set */
+		unsigned sc = begins[i] >> 1; /* of a freed block: no class's number, for the top bit is set */
 		if (sc == 0 || sc >= HAK_STATS_CLASSES)
 			continue;
-		if (sc == first && home > 0) {
-			home--;
-			continue;
-		}
 		if (sr->live != NULL)
 			sr->live[sc]++;
 		bytes += sr->stats != NULL ? sr->stats->by_class[sc].size : reading_class_size(r, sc);
@@ -162,10 +158,10 @@ static void read_slab(struct slab_reader *sr, const void *slab) {
 	                          .is_orphan = GET(slab, SLAB_OWNER) == 0 };
 	if (GET(slab, SLAB_IN_USE) == 0 || s.sc == 0 || s.sc >= HAK_STATS_CLASSES)
 		return;
-	uint64_t mosaic = GET(slab, SLAB_MOSAIC), used = GET(slab, SLAB_USED);
+	uint64_t mosaic = GET(slab, SLAB_MOSAIC);
 	s.live = blocks_out(r, slab);
 	if (mosaic != 0) {
-		s.live = read_mosaic(sr, mosaic, slab, used > s.live ? used - s.live : 0);
+		s.live = read_mosaic(sr, mosaic);
 		s.capacity = (uint64_t)1 << r->number[N_GRANULE_SHIFT];
 		s.sc = 0;
 	}

@@ -105,22 +105,27 @@ static void set_freed(struct mosaic *m, unsigned unit) {
 	set_cell(m, cell, get_cell(m, cell) | MOSAIC_FREED);
 }
 
-/* The class of a block that begins at `unit`, or, if `mark` is MOSAIC_FREED, of one that did. */
-static unsigned begin_marked(const struct mosaic *m, unsigned unit, unsigned mark) {
+/* The class of the block at `unit`, freed or not; 0: none. */
+static unsigned get_any(const struct mosaic *m, unsigned unit) {
 	unsigned cell = get_cell(m, unit / MOSAIC_CELL_UNITS);
-	bool here = (cell & 1) == unit % MOSAIC_CELL_UNITS && (cell & MOSAIC_FREED) == mark;
-	return here ? (cell & ~(unsigned)MOSAIC_FREED) >> 1 : 0;
+	return (cell & 1) == unit % MOSAIC_CELL_UNITS ? (cell & ~(unsigned)MOSAIC_FREED) >> 1 : 0;
+}
+static bool is_freed(const struct mosaic *m, unsigned unit) {
+	return (get_cell(m, unit / MOSAIC_CELL_UNITS) & MOSAIC_FREED) != 0;
 }
 static unsigned get_begin(const struct mosaic *m, unsigned unit) {
-	return begin_marked(m, unit, 0);
+	return is_freed(m, unit) ? 0 : get_any(m, unit);
 }
 
-/* Forgets the blocks that were freed where a new one comes to lie. The last cell may have a live one in its
-   other half. */
-static void forget_freed(struct mosaic *m, unsigned unit, unsigned units) {
-	for (unsigned cell = unit / MOSAIC_CELL_UNITS; cell <= (unit + units - 1) / MOSAIC_CELL_UNITS; cell++)
-		if ((get_cell(m, cell) & MOSAIC_FREED) != 0)
+/* Forgets the blocks that were freed where a new one comes to lie. The last cell may tell of the next block,
+   which another thread may be marking. */
+static void forget_freed(struct mosaic *m, unsigned first, unsigned units) {
+	unsigned end = first + units;
+	for (unsigned cell = first / MOSAIC_CELL_UNITS; cell <= (end - 1) / MOSAIC_CELL_UNITS; cell++) {
+		unsigned value = get_cell(m, cell), unit = cell * MOSAIC_CELL_UNITS + (value & 1);
+		if ((value & MOSAIC_FREED) != 0 && unit < end)
 			set_cell(m, cell, 0);
+	}
 }
 
 /* ---- blocks ---- */
@@ -214,7 +219,7 @@ unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, uintptr_t *linkp
 
 void mosaic_put(struct slab *s, uintptr_t block) {
 	struct mosaic *m = slab_mosaic(s);
-	unsigned unit = unit_at(s, block), units = mosaic_units(get_begin(m, unit));
+	unsigned unit = unit_at(s, block), units = mosaic_units(get_any(m, unit));
 	set_freed(m, unit);
 	mark(m, unit, units, false);
 	s->free_count += (uint16_t)units;
@@ -222,19 +227,38 @@ void mosaic_put(struct slab *s, uintptr_t block) {
 	unsigned hole = next_unit(m, unit + units, true) - hole_before(m, unit);
 	m->largest = (uint16_t)max_size(m->largest, hole);
 	m->misfits = 0;
+	/* Large holes are few: the lowest is used first, where pages are resident. */
+	if (units > MOSAIC_MAX_SIZE >> MOSAIC_UNIT_SHIFT && unit < m->next)
+		m->next = (uint16_t)unit;
 }
 
-static unsigned class_marked(const struct mosaic *m, uintptr_t offset, unsigned mark) {
+void mosaic_mark_freed(struct slab *s, uintptr_t block) {
+	set_freed(slab_mosaic(s), unit_at(s, block));
+}
+
+/* The unit at `offset`; MOSAIC_UNITS: none begins there. */
+static unsigned unit_of_offset(uintptr_t offset) {
 	bool aligned = offset % (1u << MOSAIC_UNIT_SHIFT) == 0;
-	return aligned && offset < GRANULE ? begin_marked(m, (unsigned)(offset >> MOSAIC_UNIT_SHIFT), mark) : 0;
+	return aligned && offset < GRANULE ? (unsigned)(offset >> MOSAIC_UNIT_SHIFT) : MOSAIC_UNITS;
 }
 
 unsigned mosaic_class_at(const struct mosaic *m, uintptr_t offset) {
-	return class_marked(m, offset, 0);
+	unsigned unit = unit_of_offset(offset);
+	return unit < MOSAIC_UNITS ? get_begin(m, unit) : 0;
 }
 
 unsigned mosaic_freed_at(const struct mosaic *m, uintptr_t offset) {
-	return class_marked(m, offset, MOSAIC_FREED);
+	unsigned unit = unit_of_offset(offset);
+	return unit < MOSAIC_UNITS && is_freed(m, unit) ? get_any(m, unit) : 0;
+}
+
+static bool is_used(const struct mosaic *m, unsigned unit) {
+	return (m->used[unit / 64] >> unit % 64 & 1) != 0;
+}
+
+unsigned mosaic_held_at(const struct mosaic *m, uintptr_t offset) {
+	unsigned unit = unit_of_offset(offset);
+	return unit < MOSAIC_UNITS && is_used(m, unit) ? get_any(m, unit) : 0;
 }
 
 uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset) {
@@ -249,11 +273,13 @@ uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset) {
 
 void mosaic_seal(struct slab *s) {
 	struct mosaic *m = slab_mosaic(s);
+	unsigned held = 0;
+	for (uintptr_t off = 0; off < GRANULE; off += (uintptr_t)1 << MOSAIC_UNIT_SHIFT)
+		held += mosaic_held_at(m, off) != 0;
 	memset(m->used, 0xff, sizeof m->used);
 	m->largest = m->list = 0;
-	s->free_count = s->used = 0;
-	for (unsigned cell = 0; cell < MOSAIC_UNITS / MOSAIC_CELL_UNITS; cell++)
-		s->used += m->begins[cell] != 0 && (m->begins[cell] & MOSAIC_FREED) == 0;
+	s->free_count = 0;
+	s->used = (uint16_t)held;
 }
 
 size_t mosaic_bytes(const struct mosaic *m) {

@@ -7,9 +7,10 @@
  * small class lie in the granule side by side, wherever they fit.
  *
  *   granule   | A |hole| A | A | B     |  B  |hole  | A | C  |
- *   begins[]    A  a     A   A   B  0 0  B  0  0      A   C  0   the class, where a block begins, or, marked,
- *                                                                where one began that is freed (a byte per
- *                                                                cell of 32 bytes)
+ *   begins[]    A  a     A   A   B  0 0  B  0  0      A   C  0   the class, where a block begins, marked if the
+ *                                                                block is freed: in a hole, or on its way
+ *                                                                there from another thread (a byte per cell
+ *                                                                of 32 bytes)
  *   used        1  0     1   1   1  1 1  1  1  0      1   1  1   a bit per 16-byte unit
  *
  * For a slab with a mosaic:
@@ -21,8 +22,8 @@
  *
  * Blocks are aligned as in a slab of their class: to the largest power of two that divides the size.
  *
- * The owner alone writes; `begins` is read by whoever has a block, who has it from somebody that saw it
- * made. The slab's `mosaic` is set once, before the tag, and stays until the slab is deleted.
+ * The owner alone writes, but for the mark of a block that another thread frees, which is that thread's until
+ * the block is posted; `begins` is read by whoever has a block, who has it from somebody that saw it made. The slab's `mosaic` is set once, before the tag, and stays until the slab is deleted.
  */
 #ifndef HAK_SLAB_MOSAIC_H
 #define HAK_SLAB_MOSAIC_H
@@ -50,8 +51,8 @@ struct mosaic {
 	uint16_t next;           /* unit from which the search for holes goes on */
 	uint8_t list;            /* of the owner's heap that it is in, by `largest`, + 1; 0: in none */
 	struct list_node unused; /* no slab's: under the lock */
-	uint8_t begins[MOSAIC_UNITS / MOSAIC_CELL_UNITS]; /* class << 1 | unit in the cell, with MOSAIC_FREED in
-	                                                     a hole; 0: none begins */
+	uint8_t begins[MOSAIC_UNITS / MOSAIC_CELL_UNITS]; /* class << 1 | unit in the cell, and MOSAIC_FREED;
+	                                                     0: none begins */
 };
 
 /* Might a block of class `sc` fit in a hole? Owner. */
@@ -75,9 +76,15 @@ void mosaic_put(struct slab *s, uintptr_t block);
    blocks come and go. */
 uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset);
 
-/* The class of the block that began at `offset` in the slab before it was freed and became a hole, as long as
-   nothing else lies there; 0: none did. Any thread; a guess, likewise. */
+/* Marks a block as freed, which is about to be posted. Whoever frees it. */
+void mosaic_mark_freed(struct slab *s, uintptr_t block);
+
+/* The class of the freed block at `offset` in the slab, as long as nothing else lies there; 0: there is none.
+   Any thread; a guess, likewise. */
 unsigned mosaic_freed_at(const struct mosaic *m, uintptr_t offset);
+
+/* The class of the block at `offset` that is not in a hole, freed or not; 0: there is none. For checks. */
+unsigned mosaic_held_at(const struct mosaic *m, uintptr_t offset);
 
 /* In a fork child, for a slab whose owner is gone: takes all holes for used, counts the blocks. */
 void mosaic_seal(struct slab *s);

@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 	if (strcmp(what, "live_small") == 0)
 		crash_in(small_block(), 4900);
 	else if (strcmp(what, "unreadable") == 0)
-		crash_in(small_block(), 123);
+		crash_in(small_block(), 8);
 	else if (strcmp(what, "live_large") == 0)
 		crash_in(malloc(300000), 200001);
 	else if (strcmp(what, "freed_small") == 0) {

@@ -52,6 +52,15 @@ static int start_sparse(void **state)
 	return 0;
 }
 
+static unsigned mosaics(void)
+{
+	unsigned n = 0;
+
+	for (struct list_node *at = heap->classes[0].all.first; at != NULL; at = at->next)
+		n++;
+	return n;
+}
+
 static void send_survivors_home(void)
 {
 	for (unsigned i = 0; i < BLOCKS; i += KEEP)
@@ -130,6 +139,8 @@ static void blocks_left_on_remote_list_become_holes(void **state)
 		fixture_send_home(heap, blocks[i]);
 	for (void *p; (p = bin_pop(&bins[NEW])) != NULL;)
 		fixture_send_home(heap, (uintptr_t)p);
+	assert_true(mosaics() <= 4); /* these stay, empty */
+	heap_flush(heap);
 	assert_null(heap->classes[0].all.first);
 }
 
@@ -172,6 +183,75 @@ static void mosaics_of_dead_thread_are_adopted(void **state)
 	outbox_flush(&other->outbox);
 }
 
+static int start_empty(void **state)
+{
+	heap = heap_acquire(bins, false);
+	other = heap_acquire(other_bins, false);
+	return heap != NULL && other != NULL ? 0 : -1;
+}
+
+static unsigned class_for(size_t size)
+{
+	unsigned sc = 1;
+
+	while (hak_size_classes[sc].size < size)
+		sc++;
+	return sc;
+}
+
+static void large_classes_begin_side_by_side(void **state)
+{
+	static const size_t sizes[] = {3000, 5000, 13000, 9000, 20000};
+	uintptr_t at[5];
+
+	for (unsigned i = 0; i < 5; i++) {
+		unsigned sc = class_for(sizes[i]);
+		at[i] = fixture_take(heap, sc);
+		assert_int_equal(slab_class_at(fixture_slab_of(at[i]), at[i]), sc);
+		assert_int_equal(at[i] % (hak_size_classes[sc].size & -hak_size_classes[sc].size), 0);
+		fill(at[i], sc, i);
+		assert_null(heap->classes[sc].all.first);
+	}
+	assert_int_equal(mosaics(), 1);
+	for (unsigned i = 0; i < 5; i++)
+		assert_true(is_filled(at[i], class_for(sizes[i]), i));
+	/* What one class leaves serves another. */
+	heap_put_in_mosaic(heap, fixture_slab_of(at[2]), at[2]);
+	assert_true(fixture_take(heap, class_for(11000)) == at[2]);
+	for (unsigned i = 0; i < 5; i++)
+		heap_put_in_mosaic(heap, fixture_slab_of(at[i]), at[i]);
+	assert_int_equal(mosaics(), 1);
+}
+
+static void class_in_demand_gets_slabs(void **state)
+{
+	unsigned sc = class_for(9000), taken = 0;
+
+	while (heap->classes[sc].all.first == NULL && taken < 1000) {
+		uintptr_t block = fixture_take(heap, sc);
+		taken++;
+		if (heap->classes[sc].all.first == NULL)
+			heap_put_in_mosaic(heap, fixture_slab_of(block), block);
+		else
+			fixture_send_home(heap, block);
+	}
+	assert_in_range(taken, 4, 100);
+}
+
+/* Left by a dead thread with a live block, a mosaic serves the large classes of the next. */
+static void begun_mosaic_of_dead_thread_is_adopted(void **state)
+{
+	unsigned sc = class_for(5000);
+	uintptr_t kept = fixture_take(heap, sc);
+
+	heap_retire(heap);
+	heap = heap_acquire(bins, false);
+	uintptr_t block = fixture_take(heap, class_for(13000));
+	assert_ptr_equal(fixture_slab_of(block), fixture_slab_of(kept));
+	heap_put_in_mosaic(heap, fixture_slab_of(block), block);
+	heap_put_in_mosaic(heap, fixture_slab_of(kept), kept);
+}
+
 static void small_heap_and_large_classes_left_alone(void **state)
 {
 	heap->slabs -= SLABS;
@@ -196,6 +276,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(holes_serve_again_and_again, start_sparse, end),
 		cmocka_unit_test_setup_teardown(mosaics_of_dead_thread_are_adopted, start_sparse, end),
 		cmocka_unit_test_setup_teardown(small_heap_and_large_classes_left_alone, start_sparse, end),
+		cmocka_unit_test_setup_teardown(large_classes_begin_side_by_side, start_empty, end),
+		cmocka_unit_test_setup_teardown(class_in_demand_gets_slabs, start_empty, end),
+		cmocka_unit_test_setup_teardown(begun_mosaic_of_dead_thread_is_adopted, start_empty, end),
 	};
 
 	return UNIT_RUN(tests);

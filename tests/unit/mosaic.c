@@ -83,6 +83,31 @@ static void block_in_a_hole_is_known_to_be_freed(void **state)
 	slab_delete(slab);
 }
 
+/* Classes of an odd number of units: two blocks meet within a byte of the map. */
+static void mark_of_next_block_stays(void **state)
+{
+	uintptr_t link, block[3];
+
+	open_with_survivors(1000);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(mosaic_take(slab, SC, 1, &link), 1);
+		block[i] = link_decode(link);
+	}
+	for (unsigned i = 0; i + 1 < 3; i++) {
+		assert_int_equal(block[i + 1], block[i] + 112);
+		mosaic_mark_freed(slab, block[i + 1]);
+		mosaic_put(slab, block[i]);
+		slab_mosaic(slab)->next = 0;
+		assert_int_equal(mosaic_take(slab, SC, 1, &link), 1);
+		assert_int_equal(link_decode(link), block[i]);
+		assert_int_equal(mosaic_freed_at(slab_mosaic(slab), block[i + 1] - slab->base), SC);
+		assert_int_equal(mosaic_held_at(slab_mosaic(slab), block[i + 1] - slab->base), SC);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		mosaic_put(slab, block[i]);
+	put_survivors(1000);
+}
+
 static void slab_not_all_carved_opens_to_its_end(void **state)
 {
 	uintptr_t link;
@@ -244,6 +269,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(open_slab_knows_its_blocks),
 		cmocka_unit_test(block_in_a_hole_is_known_to_be_freed),
+		cmocka_unit_test(mark_of_next_block_stays),
 		cmocka_unit_test(slab_not_all_carved_opens_to_its_end),
 		cmocka_unit_test(taken_blocks_lie_in_holes),
 		cmocka_unit_test(class_without_room_not_tried_until_a_block_comes_home),
