@@ -122,6 +122,10 @@ void sample_off(void) {
 	sampling_set(0);
 }
 
+bool sample_holds_locks(void) {
+	return lock_is_held(&sample.control) || lock_is_held(&sample.lock) || stack_holds_lock();
+}
+
 void sample_after_fork(void) {
 	/* Chains and lists grow and shrink at one end by one store: whoever was amid that lost a node. */
 	lock_reset(&sample.control);

@@ -70,6 +70,8 @@ void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, con
 /* The heap is about to be destroyed. */
 void sample_heap_destroyed(const struct locked_heap *of);
 
+/* Around fork. */
+bool sample_holds_locks(void);
 void sample_after_fork(void);
 
 #endif

@@ -190,6 +190,10 @@ void stack_leave_out_own(struct stack *s) {
 	memmove(s->frame, s->frame + own, s->depth * sizeof *s->frame);
 }
 
+bool stack_holds_lock(void) {
+	return lock_is_held(&cache.lock);
+}
+
 void stack_after_fork(void) {
 	lock_reset(&cache.lock);
 }

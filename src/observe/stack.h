@@ -32,7 +32,8 @@ void stack_capture(struct stack *s, const void *caller);
 /* Takes this library's own frames off the inner end, unless it is part of the program. */
 void stack_leave_out_own(struct stack *s);
 
-/* In a fork child. */
+/* Around fork: is the lock held? In the child. */
+bool stack_holds_lock(void);
 void stack_after_fork(void);
 
 #endif
