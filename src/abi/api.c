@@ -143,7 +143,7 @@ API int hak_profile_start(size_t mean) {
 	lifecycle_init();
 	lifecycle_repair_if_due();
 	int saved = errno;
-	bool done = sample_start(mean);
+	bool done = sample_start(mean, NULL);
 	errno = saved;
 	return done ? 0 : sample_is_on() ? EBUSY : ENOMEM;
 }

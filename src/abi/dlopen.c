@@ -26,7 +26,7 @@ dlopen_fn *hak_find_dlopen(void);
 __attribute__((used, visibility("hidden"))) dlopen_fn *hak_find_dlopen(void) {
 	/* Loads a library, which it may not amid loading another. */
 	if (profile_is_due())
-		profile_begin();
+		profile_begin(NULL);
 	dlopen_fn *fn = atomic_load_explicit(&real, memory_order_relaxed);
 	if (fn == NULL && dlsym != NULL) {
 		*(void **)&fn = dlsym(RTLD_NEXT, "dlopen");

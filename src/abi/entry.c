@@ -18,7 +18,7 @@ static bool goes_to_libc(size_t size) {
 static void *alloc_here(size_t size, size_t align, bool zero, const void *caller) {
 	struct heap *h = lifecycle_heap();
 	if (profile_is_due())
-		profile_begin();
+		profile_begin(caller);
 	if (h == NULL) {
 		struct locked_heap *late = lifecycle_late_heap();
 		return late != NULL ? locked_heap_alloc(late, size, align, zero) : NULL;

@@ -235,21 +235,29 @@ struct heap *lifecycle_heap(void) {
  * calls; it may not return into malloc.)
  */
 
-static bool is_held(struct lock *l) {
-	return atomic_load_explicit(&l->word, memory_order_relaxed) != 0;
-}
-
 static void repair(struct lock *l, void (*rebuild)(void)) {
-	if (!is_held(l))
+	if (!lock_is_held(l))
 		return;
 	lock_reset(l);
 	if (rebuild != NULL)
 		rebuild();
 }
 
+/* Any lock but those of the purge thread and of fork itself. */
+static bool holds_locks(void) {
+	for (unsigned sc = 0; sc < SC_COUNT; sc++)
+		if (lock_is_held(pool_lock(sc)))
+			return true;
+	return lock_is_held(slab_lock()) || lock_is_held(mosaic_lock()) || lock_is_held(space_lock()) ||
+		lock_is_held(large_lock()) || lock_is_held(bigcache_lock()) || lock_is_held(quarantine_lock()) ||
+		lock_is_held(guard_lock()) || lock_is_held(heap_registry_lock()) || lock_is_held(pagemap_lock()) ||
+		lock_is_held(meta_lock()) || lock_is_held(&process.lock) || locked_heap_holds_locks() ||
+		sample_holds_locks();
+}
+
 static void repair_shared(void) {
 	for (unsigned sc = 0; sc < SC_COUNT; sc++)
-		if (is_held(pool_lock(sc))) {
+		if (lock_is_held(pool_lock(sc))) {
 			lock_reset(pool_lock(sc));
 			pool_reset(sc);
 		}
@@ -269,24 +277,25 @@ static void repair_shared(void) {
 	sample_after_fork();
 }
 
-static bool is_interrupted(void) {
-	return hak_tcache.heap != NULL && hak_tcache.heap->busy;
+/* By the signal handler that calls fork, amid a call of ours. Not all of them mark the heap busy: those that
+   resize a block where it is, or look inside, only take locks, which tells while there is no other thread. */
+static bool is_interrupted(bool alone) {
+	return (hak_tcache.heap != NULL && hak_tcache.heap->busy) || (alone && holds_locks());
 }
 
 /* The purge thread is not one the C library knows of. If this very thread was interrupted, the other may be
    waiting for it: then it has nothing half done that matters. */
 static void fork_prepare(void) {
-	bool alone = background_hold() || is_interrupted();
+	bool alone = background_hold() || is_interrupted(true);
 	process.was_threaded = !__libc_single_threaded || !alone;
 }
 
 static void fork_child(void) {
 	struct heap *mine = hak_tcache.heap;
-	bool interrupted = is_interrupted();
+	bool interrupted = is_interrupted(!process.was_threaded);
 	background_after_fork();
-	if (interrupted) {
+	if (interrupted && mine != NULL)
 		forsake_heap(&hak_tcache);
-	}
 	if (process.was_threaded) {
 		repair_shared();
 		heap_repair_after_fork(mine);

@@ -17,10 +17,14 @@ enum {
 
 static struct {
 	_Atomic uint32_t state;
-	struct lock working;         /* held by the thread while it works */
+	struct lock working;         /* held by the thread while it works or holds any other lock */
 	_Atomic(const void *) holder; /* the thread that forks and holds `working`: its hak_tcache */
 	unsigned holds;              /* by how many forks, one amid the other; the holder's */
 } background;
+
+static uint64_t next_due(void) {
+	return min_size(purge_due(), bigcache_due());
+}
 
 /* Works once. When it has to be done again; PURGE_NEVER: there is nothing. */
 static uint64_t work(void) {
@@ -29,7 +33,7 @@ static uint64_t work(void) {
 	if (atomic_load_explicit(&background.state, memory_order_relaxed) != STOPPED) {
 		purge_tick();
 		bigcache_tick();
-		due = min_size(purge_due(), bigcache_due());
+		due = next_due();
 	}
 	lock_release(&background.working);
 	return due;
@@ -45,7 +49,11 @@ static bool move(uint32_t from, uint32_t to) {
 static void sleep_until_poked(void) {
 	if (!move(AWAKE, ASLEEP))
 		return;
-	if (min_size(purge_due(), bigcache_due()) != PURGE_NEVER && move(ASLEEP, AWAKE))
+	/* Takes locks, which fork must not find taken. */
+	lock_acquire(&background.working);
+	uint64_t due = next_due();
+	lock_release(&background.working);
+	if (due != PURGE_NEVER && move(ASLEEP, AWAKE))
 		return;
 	while (atomic_load_explicit(&background.state, memory_order_relaxed) == ASLEEP)
 		os_wait(&background.state, ASLEEP);

@@ -173,9 +173,9 @@ static void touch(struct large *l) {
 }
 
 /* The kept span that the granule at `addr` is in, or NULL. A descriptor that is in the cache stays what
-   it is while we hold the lock. */
+   it is while we hold the lock. The granule may be anybody's, who is freeing or unmapping it this moment. */
 static struct large *kept_at(uintptr_t addr) {
-	struct pagemap_entry e = pagemap_lookup(addr);
+	struct pagemap_entry e = pagemap_lookup_steady(addr);
 	struct large *l = e.tag == TAG_LARGE_CACHED || e.tag == TAG_LARGE ? e.desc : NULL;
 	if (l == NULL || !l->kept || l->generation != cache.generation)
 		return NULL;

@@ -41,12 +41,16 @@ static bool explain(uintptr_t addr) {
 }
 
 static void pass_on(int number, siginfo_t *info, void *context) {
-	if ((before.sa_flags & SA_SIGINFO) != 0)
+	if ((before.sa_flags & SA_SIGINFO) != 0) {
 		before.sa_sigaction(number, info, context);
-	else if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)
-		sigaction(number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL); /* faults again, for good */
-	else
+	} else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
 		before.sa_handler(number);
+	} else {
+		/* The access faults again, for good, even where faults are ignored; what was sent comes once. */
+		sigaction(number, &before, NULL);
+		if (info->si_code <= 0)
+			raise(number);
+	}
 }
 
 static void handle(int number, siginfo_t *info, void *context) {

@@ -83,9 +83,11 @@ static void count_thread(const struct heap *h, ptrdiff_t change) {
 
 static void put_idle(struct heap *h) {
 	count_thread(h, -1);
-	heap_leave(h); /* before another thread can take it up */
 	lock_acquire(&registry.lock);
 	__atomic_store_n(&h->bins, NULL, __ATOMIC_RELAXED); /* under the lock: others look, see heap_registry_first */
+	/* After that: a fork child would take one that is not busy and has bins for whole, and retire it again.
+	   Before another thread can take it up. */
+	heap_leave(h);
 	h->next_idle = *idle_list(h->locked);
 	*idle_list(h->locked) = h;
 	lock_release(&registry.lock);

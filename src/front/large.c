@@ -249,7 +249,7 @@ static void wipe(struct large *l) {
 	if (os_purge(l->span.base, all))
 		l->touched = 0;
 	else
-		memset(l->span.base, 0, l->usable);
+		memset(l->span.base, 0, min_size(l->touched, all));
 }
 
 bool large_free(struct large *l) {

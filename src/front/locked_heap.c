@@ -77,13 +77,20 @@ void locked_heap_destroy(struct locked_heap *lh) {
 	put_descriptor(lh);
 }
 
+bool locked_heap_holds_locks(void) {
+	const struct locked_heap *lh = locked.all;
+	while (lh != NULL && !lock_is_held(&lh->lock))
+		lh = lh->next;
+	return lh != NULL || lock_is_held(&locked.lock);
+}
+
 void locked_heap_repair_after_fork(void) {
-	if (atomic_load_explicit(&locked.lock.word, memory_order_relaxed) != 0) {
+	if (lock_is_held(&locked.lock)) {
 		lock_reset(&locked.lock);
 		locked.unused.first = NULL;
 	}
 	for (struct locked_heap *lh = locked.all; lh != NULL; lh = lh->next) {
-		if (atomic_load_explicit(&lh->lock.word, memory_order_relaxed) == 0)
+		if (!lock_is_held(&lh->lock))
 			continue;
 		lock_reset(&lh->lock);
 		list_relink(&lh->larges);

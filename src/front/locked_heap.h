@@ -32,6 +32,9 @@ void *locked_heap_alloc(struct locked_heap *lh, size_t size, size_t align, bool 
 /* Unlinks a large block that is about to be freed. Takes the lock. */
 void locked_heap_forget(struct large *l);
 
+/* Is any of their locks held? */
+bool locked_heap_holds_locks(void);
+
 /* In a fork child: sets locks right that threads that are gone held. */
 void locked_heap_repair_after_fork(void);
 

@@ -56,15 +56,15 @@ void profile_init(void) {
 	sampling_set(0); /* brings every thread by */
 }
 
-void profile_begin(void) {
+void profile_begin(const void *caller) {
 	/* Loading a library before libc is initialised would do that, without arguments and environment. Of
 	   several threads one is the first. */
 	if (environ == NULL || !__atomic_exchange_n(&hak_profile_due, false, __ATOMIC_ACQ_REL))
 		return;
 	int saved = errno;
 	if (hak_settings.sample != 0)
-		sample_start(hak_settings.sample);
-	else if (sample_prepare() && by_signal && !sample_is_on())
+		sample_start(hak_settings.sample, caller);
+	else if (sample_prepare(caller) && by_signal && !sample_is_on())
 		sample_on();
 	errno = saved;
 }

@@ -20,7 +20,7 @@ extern HAK_HIDDEN bool hak_profile_due;
 HAK_INLINE bool profile_is_due(void) {
 	return HAK_UNLIKELY(__atomic_load_n(&hak_profile_due, __ATOMIC_RELAXED));
 }
-void profile_begin(void);
+void profile_begin(const void *caller);
 
 /* Writes the file and the report that are due when the process ends. */
 void profile_end(void);

@@ -51,7 +51,7 @@ bool sample_is_on(void) {
 
 /* ---- on and off ---- */
 
-static bool prepare_locked(void) {
+static bool prepare_locked(const void *caller) {
 	if (sample_has_blocks())
 		return true;
 	struct sample_blocks *blocks = os_map(NULL, sizeof *blocks);
@@ -59,7 +59,7 @@ static bool prepare_locked(void) {
 		return false;
 	if (sample.heap == NULL)
 		sample.heap = locked_heap_new();
-	if (sample.heap == NULL || !stack_prepare()) {
+	if (sample.heap == NULL || !stack_prepare(caller)) {
 		os_unmap(blocks, sizeof *blocks);
 		return false;
 	}
@@ -68,9 +68,9 @@ static bool prepare_locked(void) {
 	return true;
 }
 
-bool sample_prepare(void) {
+bool sample_prepare(const void *caller) {
 	lock_acquire(&sample.control);
-	bool done = prepare_locked();
+	bool done = prepare_locked(caller);
 	lock_release(&sample.control);
 	return done;
 }
@@ -91,9 +91,9 @@ static void forget_all(void) {
 	lock_release(&sample.lock);
 }
 
-bool sample_start(size_t mean) {
+bool sample_start(size_t mean, const void *caller) {
 	lock_acquire(&sample.control);
-	bool done = !sample_is_on() && prepare_locked();
+	bool done = !sample_is_on() && prepare_locked(caller);
 	if (done) {
 		forget_all();
 		atomic_store_explicit(&sample.mean, mean, memory_order_relaxed);
@@ -120,6 +120,10 @@ void sample_on(void) {
 
 void sample_off(void) {
 	sampling_set(0);
+}
+
+bool sample_holds_locks(void) {
+	return lock_is_held(&sample.control) || lock_is_held(&sample.lock) || stack_holds_lock();
 }
 
 void sample_after_fork(void) {

@@ -38,11 +38,12 @@ const struct site *sample_sites(void);
 size_t sample_mean(void);
 bool sample_is_on(void);
 
-/* Gets ready for sample_on. Where a library may be loaded. False: no memory. */
-bool sample_prepare(void);
+/* Gets ready for sample_on. Where a library may be loaded. `caller`: the return address of our caller if that
+   allocates, else NULL. False: no memory. */
+bool sample_prepare(const void *caller);
 
 /* Forgets the profile there is. False: no memory, or sampling already. As sample_prepare. */
-bool sample_start(size_t mean);
+bool sample_start(size_t mean, const void *caller);
 void sample_stop(void);
 
 /* Goes on, off. After sample_prepare. Async-signal-safe. */
@@ -70,6 +71,8 @@ void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, con
 /* The heap is about to be destroyed. */
 void sample_heap_destroyed(const struct locked_heap *of);
 
+/* Around fork. */
+bool sample_holds_locks(void);
 void sample_after_fork(void);
 
 #endif

@@ -2,15 +2,18 @@
 #include "observe/stack.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unwind.h>
 
+#include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
 
 /* As in abi/catch.c: a static program has none. */
 #pragma weak dlsym
+#pragma weak dladdr
 
 enum { CACHED = 256, FRAME_BYTES_MOST = 1 << 20 };
 
@@ -20,6 +23,7 @@ typedef _Unwind_Word get_fn(struct _Unwind_Context *);
 static struct {
 	backtrace_fn *backtrace; /* NULL: go by frame pointers */
 	get_fn *get_ip, *get_cfa;
+	uintptr_t begin, end;    /* its library */
 } unwinder;
 
 /* A stack and where on the thread's stack its addresses stood. */
@@ -60,6 +64,24 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
 	return _URC_NO_REASON;
 }
 
+static void find_its_library(void) {
+	Dl_info info;
+	if (dladdr == NULL || dladdr(*(void **)&unwinder.get_ip, &info) == 0)
+		return;
+	const ElfW(Ehdr) *header = info.dli_fbase;
+	const ElfW(Phdr) *part = (const void *)((const char *)info.dli_fbase + header->e_phoff);
+	unwinder.begin = unwinder.end = (uintptr_t)info.dli_fbase;
+	for (unsigned i = 0; i < header->e_phnum; i++)
+		if (part[i].p_type == PT_LOAD)
+			unwinder.end = max_size(unwinder.end, unwinder.begin + part[i].p_vaddr + part[i].p_memsz);
+}
+
+/* The unwinder itself allocates, with its lock held, when it first meets code that was registered at run
+   time (__register_frame). */
+static bool is_in_unwinder(const void *caller) {
+	return (uintptr_t)caller - unwinder.begin < unwinder.end - unwinder.begin;
+}
+
 static void find_unwinder(void) {
 	void *(*open)(const char *, int) = NULL;
 	if (dlsym == NULL || dlsym(RTLD_DEFAULT, "_dl_find_object") == NULL)
@@ -70,7 +92,10 @@ static void find_unwinder(void) {
 		return;
 	*(void **)&unwinder.get_ip = dlsym(library, "_Unwind_GetIP");
 	*(void **)&unwinder.get_cfa = dlsym(library, "_Unwind_GetCFA");
-	if (unwinder.get_ip != NULL && unwinder.get_cfa != NULL)
+	if (unwinder.get_ip == NULL || unwinder.get_cfa == NULL)
+		return;
+	find_its_library();
+	if (unwinder.end != 0)
 		*(void **)&unwinder.backtrace = dlsym(library, "_Unwind_Backtrace");
 }
 
@@ -144,7 +169,7 @@ static void remember(const struct walk *w, uintptr_t thread, uintptr_t top) {
 	lock_release(&cache.lock);
 }
 
-bool stack_prepare(void) {
+bool stack_prepare(const void *caller) {
 	if (cache.entry != NULL)
 		return true;
 	size_t page = os_facts.page_size, size = CACHED * sizeof *cache.entry;
@@ -155,7 +180,8 @@ bool stack_prepare(void) {
 	cache.entry = entry;
 	/* The unwinder sets itself up when it is first used. */
 	struct stack s;
-	stack_capture(&s, NULL);
+	if (!is_in_unwinder(caller))
+		stack_capture(&s, NULL);
 	return true;
 }
 
@@ -163,7 +189,7 @@ HAK_NOINLINE void stack_capture(struct stack *s, const void *caller) {
 	uintptr_t thread = (uintptr_t)__builtin_thread_pointer(), place[STACK_MOST];
 	uintptr_t top = (uintptr_t)place;
 	s->depth = 0;
-	if (unwinder.backtrace != NULL) {
+	if (unwinder.backtrace != NULL && !is_in_unwinder(caller)) {
 		if (recall(s, thread, top, caller))
 			return;
 		struct walk w = { .stack = s, .place = place, .caller = caller };
@@ -188,6 +214,10 @@ void stack_leave_out_own(struct stack *s) {
 		own++;
 	s->depth -= own;
 	memmove(s->frame, s->frame + own, s->depth * sizeof *s->frame);
+}
+
+bool stack_holds_lock(void) {
+	return lock_is_held(&cache.lock);
 }
 
 void stack_after_fork(void) {

@@ -23,8 +23,8 @@ struct stack {
 };
 
 /* Finds the unwinder, which may load a library: where the caller may do that only, and libc is initialised.
-   False: no memory. */
-bool stack_prepare(void);
+   `caller`: as of stack_capture, or NULL. False: no memory. */
+bool stack_prepare(const void *caller);
 
 /* The stack from the frame on that `caller` returns into. Thread-safe; allocates nothing. */
 void stack_capture(struct stack *s, const void *caller);
@@ -32,7 +32,8 @@ void stack_capture(struct stack *s, const void *caller);
 /* Takes this library's own frames off the inner end, unless it is part of the program. */
 void stack_leave_out_own(struct stack *s);
 
-/* In a fork child. */
+/* Around fork: is the lock held? In the child. */
+bool stack_holds_lock(void);
 void stack_after_fork(void);
 
 #endif

@@ -37,6 +37,11 @@ HAK_INLINE void lock_release(struct lock *l) {
 		lock_release_slow(l);
 }
 
+/* By whomever. Around fork, where nothing else goes on. */
+HAK_INLINE bool lock_is_held(const struct lock *l) {
+	return atomic_load_explicit(&l->word, memory_order_relaxed) != 0;
+}
+
 /* Only in a child of fork, where no other thread exists. */
 HAK_INLINE void lock_reset(struct lock *l) {
 	atomic_store_explicit(&l->word, 0, memory_order_relaxed);

@@ -81,11 +81,14 @@ static void put_descriptor(struct slab *s) {
 /* Level 3 of HAKMEM_SECURE: between two slabs lies a page that nobody can touch. */
 static bool take_guard(void *base) {
 	size_t page = os_facts.page_size;
-	/* Relaxed: a count. */
-	if (hak_settings.secure < 3 || page > GRANULE / 8 ||
-	    atomic_fetch_add_explicit(&slabs.guards, 1, memory_order_relaxed) >= GUARDS_MOST)
+	if (hak_settings.secure < 3 || page > GRANULE / 8)
 		return false;
-	return os_protect(base, page, false);
+	/* Relaxed: a count. */
+	if (atomic_fetch_add_explicit(&slabs.guards, 1, memory_order_relaxed) < GUARDS_MOST &&
+	    os_protect(base, page, false))
+		return true;
+	atomic_fetch_sub_explicit(&slabs.guards, 1, memory_order_relaxed);
+	return false;
 }
 
 /* False: the page stays inaccessible, and so must the slab be lost. */

@@ -72,6 +72,8 @@ bool pagemap_cover(uintptr_t addr, size_t granules) {
 }
 
 void pagemap_set(uintptr_t addr, size_t granules, uint32_t tag, void *desc) {
+	/* Release: who sees a new descriptor sees that the tag changed before (pagemap_lookup_steady). */
+	atomic_thread_fence(memory_order_release);
 	for (size_t n = 0; n < granules; n++, addr += GRANULE) {
 		uintptr_t i;
 		struct pagemap_leaf *leaf = pagemap_leaf_of(addr, &i);

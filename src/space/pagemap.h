@@ -27,6 +27,8 @@
 #ifndef HAK_SPACE_PAGEMAP_H
 #define HAK_SPACE_PAGEMAP_H
 
+#include <stdatomic.h>
+
 #include "base/compiler.h"
 
 #define GRANULE_SHIFT 16
@@ -139,10 +141,24 @@ HAK_INLINE struct pagemap_entry pagemap_lookup(uintptr_t addr) {
 	return e;
 }
 
+/* As pagemap_lookup for granules that may be others', who may be giving them up: tag and descriptor were so
+   at the same time, or the tag is TAG_NONE. (Not if the granule changes hands back and forth meanwhile, twice:
+   each time takes system calls.) */
+HAK_INLINE struct pagemap_entry pagemap_lookup_steady(uintptr_t addr) {
+	struct pagemap_entry e = pagemap_lookup(addr);
+	/* Acquire: pairs with the fence in pagemap_set. If the descriptor was newer than the tag, a newer tag is
+	   seen now. */
+	atomic_thread_fence(memory_order_acquire);
+	struct pagemap_entry again = pagemap_lookup(addr);
+	bool steady = again.tag == e.tag && again.desc == e.desc;
+	return steady ? e : (struct pagemap_entry){ TAG_NONE, NULL };
+}
+
 /* Makes sure that leaves exist for the range. False: out of memory. */
 bool pagemap_cover(uintptr_t addr, size_t granules);
 
-/* Sets tag and descriptor of a covered range. */
+/* Sets tag and descriptor of a covered range. A tag whose descriptor is a pointer gives way to another before the
+   descriptor becomes a number. */
 void pagemap_set(uintptr_t addr, size_t granules, uint32_t tag, void *desc);
 
 /* As pagemap_set for the tag alone. */

@@ -221,6 +221,20 @@ static void faults_of_the_program_kill_it(void)
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 }
 
+/* It comes once, and not by running an instruction again. */
+static void faults_that_are_sent_kill_it(void)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		kill(getpid(), SIGSEGV);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
 static volatile sig_atomic_t handled;
 
 static void handle(int number)
@@ -257,6 +271,7 @@ int main(int argc, char **argv)
 		{"freed_blocks_wait", freed_blocks_wait},
 		{"sizes_are_exact", sizes_are_exact},
 		{"faults_of_the_program_kill_it", faults_of_the_program_kill_it},
+		{"faults_that_are_sent_kill_it", faults_that_are_sent_kill_it},
 		{"handlers_of_the_program_are_called", handlers_of_the_program_are_called},
 		{NULL, NULL},
 	};

@@ -131,6 +131,20 @@ static void in_handler_alone(void)
 	_exit(0); /* interrupts go on */
 }
 
+/* realloc in place takes locks, too. */
+static void in_handler_amid_realloc(void)
+{
+	enum { FORKS = 400, LARGE = 40000, STEP = 64 << 10 };
+	char *block = malloc(LARGE);
+
+	start_interrupts(ITIMER_REAL, SIGALRM);
+	for (size_t i = 0; forked < FORKS; i++) {
+		block = realloc(block, LARGE + i % 7 * STEP);
+		CHECK(block != NULL);
+	}
+	_exit(0);
+}
+
 static void in_handler_with_threads(void)
 {
 	start_load_blocking(2, SIGPROF);
@@ -417,6 +431,7 @@ int main(int argc, char **argv)
 		{"fork_under_load_gives_whole_child", under_load},
 		{"fork_of_forked_children_gives_whole_child", many_generations},
 		{"fork_in_handler_gives_whole_child", in_handler_alone},
+		{"fork_in_handler_amid_realloc_gives_whole_child", in_handler_amid_realloc},
 		{"fork_in_handler_child_returns_to_interrupted_call", returns_from_handler},
 		{"fork_in_handler_child_forks_again", twice_in_handler},
 		{"fork_in_handler_with_threads_gives_whole_child", in_handler_with_threads},

@@ -205,11 +205,14 @@ inline drain(new)
 inline put_idle()
 {
 	/* In this order: a heap that has a thread and is not busy is in order. */
+#ifdef BUG_BUSY_BEFORE_BINS
+	busy[h] = 0;
+#endif
+	acquire(registry_lock);
 	bins[h] = 0;
 #ifndef BUG_BUSY_AFTER_IDLE
 	busy[h] = 0;
 #endif
-	acquire(registry_lock);
 	d_step { assert(taken[h]); slow[h] = 0; taken[h] = 0 }
 	registry_lock = 0;
 #ifdef BUG_BUSY_AFTER_IDLE

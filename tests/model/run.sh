@@ -57,6 +57,7 @@ broken adopt BUG_LEFT_UNCLAIMED -DTHREADS=2
 broken fork BUG_ACQUIRED_NOT_BUSY
 broken fork BUG_BROKEN_TRUSTED
 broken fork BUG_BUSY_AFTER_IDLE
+broken fork BUG_BUSY_BEFORE_BINS
 broken fork BUG_LOST_BY_OWNER
 broken fork BUG_NO_POOL_REPAIR
 broken fork BUG_NO_ROUTE_LOST

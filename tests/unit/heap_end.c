@@ -4,7 +4,12 @@
 #include "common.h"
 #include "fixture.h"
 #include "front/heap.h"
+#include "os/lock.h"
 #include "slab/pool.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { SC = 32, BLOCKS = 100 }; /* 64 blocks a slab */
 
@@ -227,6 +232,39 @@ static void repair_after_fork_routes_lost_slab(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+static void *retire(void *h)
+{
+	heap_enter(h);
+	heap_retire(h);
+	return NULL;
+}
+
+/* The thread has given everything up but its place in the registry, for which it waits. */
+static void fork_amid_end_of_thread_is_repaired(void **state)
+{
+	struct heap *mine = acquire(bins, false), *ending = acquire(other_bins, false);
+	pthread_t thread;
+	pid_t child;
+	int status;
+
+	lock_acquire(heap_registry_lock());
+	assert_int_equal(pthread_create(&thread, NULL, retire, ending), 0);
+	while (atomic_load(&ending->inbox.top) != INBOX_CLOSED || atomic_load(&heap_registry_lock()->word) != 2)
+		usleep(1000);
+	child = fork();
+	if (child == 0) {
+		lock_reset(heap_registry_lock());
+		heap_registry_reset();
+		heap_repair_after_fork(mine);
+		_exit(ending->bins != NULL);
+	}
+	lock_release(heap_registry_lock());
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(child > 0 && waitpid(child, &status, 0) == child);
+	assert_int_equal(status, 0);
+	heap_retire(mine);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +279,7 @@ int main(void)
 		cmocka_unit_test_setup(repair_after_fork_retires_the_others, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_busy_heap_is_given_up, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_routes_lost_slab, start_empty),
+		cmocka_unit_test_setup(fork_amid_end_of_thread_is_repaired, start_empty),
 	};
 
 	return UNIT_RUN(tests);

@@ -2,6 +2,7 @@
 #include "front/large.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/bits.h"
 #include "base/settings.h"
@@ -193,6 +194,25 @@ static void blocks_random_use_zero_never_lies(void **state)
 	assert_int_equal(hak_space.live + hak_space.big + hak_space.large, 0);
 }
 
+/* Of memory that is locked the system drops no page. */
+static void hardened_block_shrunk_and_freed_locked_leaves_zeros(void **state)
+{
+	struct large *l;
+
+	hak_settings.secure = 1;
+	l = take(HAK_MIB);
+	if (mlock(l->span.base, l->usable) == 0) {
+		memset(l->span.base, 7, l->usable);
+		assert_true(large_resize(l, HAK_MIB - 40000));
+		large_free(l);
+		assert_int_equal(bigcache_bytes(), HAK_MIB);
+		l = take(HAK_MIB); /* which looks */
+	}
+	munlock(l->span.base, l->usable);
+	large_free(l);
+	hak_settings.secure = 0;
+}
+
 static void alloc_without_superslabs_served(void **state)
 {
 	struct large *l;
@@ -217,6 +237,7 @@ int main(void)
 		cmocka_unit_test_setup(resize_big_counts_and_keeps_contents, start_empty),
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
 		cmocka_unit_test_setup(blocks_random_use_zero_never_lies, start_empty),
+		cmocka_unit_test_setup(hardened_block_shrunk_and_freed_locked_leaves_zeros, start_empty),
 		cmocka_unit_test_setup(alloc_without_superslabs_served, start_empty),
 	};
 

@@ -4,6 +4,11 @@
 
 #include "common.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "os/os.h"
+
 #define WINDOW ((uintptr_t)1 << 32)
 
 static void *const desc = (void *)0x1230;
@@ -148,6 +153,40 @@ static void cover_by_several_threads_one_leaf(void **state)
 			assert_true(holds(w * WINDOW + i * GRANULE, (i + 1) << TAG_OWNER_SHIFT, desc));
 }
 
+static atomic_bool over;
+
+/* A large block comes and goes, though not twice while somebody looks. */
+static void *give_up_again_and_again(void *arg)
+{
+	uintptr_t addr = *(uintptr_t *)arg;
+
+	while (!atomic_load_explicit(&over, memory_order_relaxed)) {
+		pagemap_set(addr, 1, TAG_LARGE, desc);
+		pagemap_set_tag(addr, 1, TAG_NONE);
+		pagemap_set(addr, 1, TAG_LARGE_GONE, (void *)4096);
+		for (int i = 0; i < 15; i++)
+			os_pause();
+	}
+	return NULL;
+}
+
+static void steady_lookup_amid_changes_fits(void **state)
+{
+	uintptr_t addr = 11 * WINDOW;
+	pthread_t thread;
+	unsigned wrong = 0;
+
+	assert_true(pagemap_cover(addr, 1));
+	assert_int_equal(pthread_create(&thread, NULL, give_up_again_and_again, &addr), 0);
+	for (int i = 0; i < 20000000; i++) {
+		struct pagemap_entry e = pagemap_lookup_steady(addr);
+		wrong += e.tag == TAG_LARGE && e.desc != desc;
+	}
+	atomic_store(&over, true);
+	pthread_join(thread, NULL);
+	assert_int_equal(wrong, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -160,6 +199,7 @@ int main(void)
 		cmocka_unit_test(cover_several_windows_all_usable),
 		cmocka_unit_test(cover_highest_address_usable),
 		cmocka_unit_test(cover_by_several_threads_one_leaf),
+		cmocka_unit_test(steady_lookup_amid_changes_fits),
 	};
 
 	return UNIT_RUN(tests);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/settings.h"
 #include "common.h"
 #include "fixture.h"
 #include "space/meta.h"
@@ -154,6 +155,35 @@ static void descriptors_reused_also_after_rebuild(void **state)
 	assert_int_equal(count, 0);
 }
 
+/* As many slabs as get an inaccessible page, and some more. */
+static unsigned count_guarded(struct slab **slabs, unsigned most)
+{
+	unsigned guarded = 0;
+
+	for (unsigned i = 0; i < most; i++) {
+		slabs[i] = slab_new(1);
+		assert_non_null(slabs[i]);
+		guarded += slabs[i]->has_guard;
+	}
+	for (unsigned i = 0; i < most; i++)
+		slab_delete(slabs[i]);
+	return guarded;
+}
+
+static void guards_used_up_and_given_back_serve_again(void **state)
+{
+	enum { MORE_THAN_ALL = 12000 };
+	static struct slab *slabs[MORE_THAN_ALL];
+	unsigned guarded;
+
+	hak_settings.secure = 3;
+	guarded = count_guarded(slabs, MORE_THAN_ALL);
+	assert_in_range(guarded, 1, MORE_THAN_ALL - 1);
+	assert_int_equal(count_guarded(slabs, MORE_THAN_ALL), guarded);
+	hak_settings.secure = 0;
+	assert_int_equal(hak_space.live, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +194,7 @@ int main(void)
 		cmocka_unit_test_setup(pushed_blocks_come_last_first, start_empty),
 		cmocka_unit_test_setup(deleted_slab_dirty_as_far_as_carved, start_empty),
 		cmocka_unit_test_setup(descriptors_reused_also_after_rebuild, start_empty),
+		cmocka_unit_test_setup(guards_used_up_and_given_back_serve_again, start_empty),
 	};
 
 	return UNIT_RUN(tests);
