@@ -173,6 +173,8 @@ static struct large *alloc_big(size_t size, size_t align) {
 		return l;
 	}
 	l = map_big(size, align, guard);
+	if (l == NULL && guard != 0) /* no more mappings, perhaps: then without guards */
+		l = map_big(size, align, 0);
 	if (l == NULL)
 		return NULL;
 	count_big((ptrdiff_t)l->span.granules);
@@ -191,7 +193,7 @@ struct large *large_alloc(size_t size, size_t align, bool *zerop) {
 	l->usable = 0;
 	set_usable(l, usable);
 	l->kind = KIND_MALLOC;
-	l->is_shut = false;
+	l->is_shut = l->is_breached = false;
 	l->heap = NULL;
 	*zerop = l->span.zero;
 	/* Release: who finds the block by its address sees the descriptor filled in. */
@@ -248,8 +250,8 @@ static void wipe(struct large *l) {
 	size_t all = l->guard != 0 ? l->usable : l->span.granules << GRANULE_SHIFT;
 	if (os_purge(l->span.base, all))
 		l->touched = 0;
-	else
-		memset(l->span.base, 0, l->usable);
+	else /* `touched` rather than `usable`: it may have been longer before */
+		memset(l->span.base, 0, min_size(l->touched, all));
 }
 
 bool large_free(struct large *l) {

@@ -134,8 +134,8 @@ static struct large *take_oldest_large_locked(void) {
 }
 
 static void let_go_large(struct large *l) {
-	/* What cannot be made accessible again can only be left where it is. */
-	if (!l->is_shut || os_protect(l->span.base, l->usable, true))
+	/* What cannot be made accessible again, or was written to, can only be left where it is. */
+	if (!l->is_breached && (!l->is_shut || os_protect(l->span.base, l->usable, true)))
 		large_dispose(l);
 }
 

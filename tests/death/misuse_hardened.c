@@ -403,7 +403,8 @@ static void guarded_underflow(size_t size)
 enum { SMALL = SIZE_SMALL | SIZE_MEDIUM, LARGE = SIZE_LARGE | SIZE_HUGE };
 
 const struct misuse hardened_cases[] = {
-	{"block_freed_with_smaller_size", SIZE_EVERY, sized_smaller, 1},
+	{"block_freed_with_smaller_size", SIZE_SMALL, sized_smaller, 2}, /* realloc might have left it there */
+	{"block_freed_with_smaller_size", SIZE_MEDIUM | LARGE, sized_smaller, 1},
 	{"block_freed_with_larger_size", SIZE_EVERY, sized_larger, 1},
 	{"block_freed_by_hak_free_size_with_larger_size", SIZE_EVERY, sized_by_name, 1},
 	{"block_freed_with_size_less_by_1", SIZE_EVERY, sized_almost, 2},
