@@ -243,15 +243,12 @@ void large_dispose(struct large *l) {
    nothing until they are used. Behind the usable bytes may lie what was there before the block. */
 static void wipe(struct large *l) {
 	enum { WRITTEN_MOST = 256 * 1024 }; /* bytes: up to here, taking the pages anew costs more */
-	if (!is_big(l) && l->usable <= WRITTEN_MOST && !secure_has_canaries()) {
-		memset(l->span.base, 0, l->usable);
-		return;
-	}
+	bool written = secure_has_canaries() ? quarantine_zeroes(l) : !is_big(l) && l->usable <= WRITTEN_MOST;
 	size_t all = l->guard != 0 ? l->usable : l->span.granules << GRANULE_SHIFT;
-	if (os_purge(l->span.base, all))
+	if (!written && os_purge(l->span.base, all))
 		l->touched = 0;
-	else /* `touched` rather than `usable`: it may have been longer before */
-		memset(l->span.base, 0, min_size(l->touched, all));
+	else /* BigCache takes all of it for zero, and it may have been longer before */
+		memset(l->span.base, 0, is_big(l) ? min_size(l->touched, all) : l->usable);
 }
 
 bool large_free(struct large *l) {
