@@ -11,6 +11,8 @@
 enum { LEVEL_3_RATE = 1000 };
 
 void secure_init(void) {
+	if (hak_settings.secure != 0)
+		space_guard();
 	if (hak_settings.secure >= 3 && hak_settings.guard_rate == 0)
 		hak_settings.guard_rate = LEVEL_3_RATE;
 	if (hak_settings.secure < 2 && hak_settings.guard_rate == 0)
