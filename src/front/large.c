@@ -247,7 +247,7 @@ static void wipe(struct large *l) {
 	size_t all = l->guard != 0 ? l->usable : l->span.granules << GRANULE_SHIFT;
 	if (!written && os_purge(l->span.base, all))
 		l->touched = 0;
-	else /* BigCache takes all of it for zero, and it may have been longer before */
+	else if (l->guard == 0) /* nobody gets guarded ones. BigCache takes all for zero, and it may have been longer */
 		memset(l->span.base, 0, is_big(l) ? min_size(l->touched, all) : l->usable);
 }
 
