@@ -7,6 +7,7 @@
 #include "abi/entry.h"
 #include "abi/lifecycle.h"
 #include "front/sampling.h"
+#include "front/secure.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
 
@@ -210,19 +211,17 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 		entry_release(ptr);
 		return NULL;
 	}
-	if (size <= old / 2 || size > old) {
-		int saved = errno;
-		void *p = hak_heap_malloc(heap, size);
-		if (p == NULL && size <= old) {
-			errno = saved; /* a block that cannot shrink stays */
-			return ptr;
-		}
-		if (p == NULL)
-			return NULL;
+	int saved = errno;
+	void *p = size <= old / 2 || size > old ? hak_heap_malloc(heap, size) : NULL;
+	if (p != NULL) {
 		memcpy(p, ptr, min_size(old, size));
 		entry_release(ptr);
-		return p;
 	}
+	if (p != NULL || size > old)
+		return p;
+	errno = saved; /* a block that cannot shrink stays */
+	if (secure_is_on())
+		block_resize(ptr, size, true); /* what its free may say of it */
 	return ptr;
 }
 

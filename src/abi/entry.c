@@ -89,8 +89,14 @@ void entry_free_as(void *ptr, unsigned kind) {
 }
 
 void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
-	if (ptr == NULL || !secure_is_on() || secure_check_sized(ptr, size, align))
-		release(ptr, kind, __builtin_return_address(0));
+	const void *caller = __builtin_return_address(0);
+	if (secure_is_on() && ptr != NULL) {
+		if (hak_tcache.heap != NULL)
+			hak_tcache.heap->caller = caller;
+		if (!secure_check_sized(ptr, size, align, (enum block_kind)kind))
+			return;
+	}
+	release(ptr, kind, caller);
 }
 
 void entry_free(void *ptr) {
@@ -127,7 +133,7 @@ static void *resized(const void *old, void *ptr, size_t size, const void *caller
 static void *realloc_copy(void *ptr, size_t old, size_t size) {
 	void *p = entry_malloc(size);
 	if (p == NULL)
-		return size <= old ? ptr : NULL;
+		return size <= old && block_resize(ptr, size, true) ? ptr : NULL;
 	memcpy(p, ptr, min_size(old, size));
 	entry_release(ptr);
 	return p;

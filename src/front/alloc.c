@@ -89,11 +89,14 @@ static void *try_alloc(struct heap *h, size_t size, size_t align, bool zero) {
 	return p;
 }
 
-/* Caches of this heap, and BigCache. */
+/* Caches of this heap, quarantines, and BigCache. */
 static bool release_caches(struct heap *h, size_t keep) {
 	uint64_t deleted = h->count.slab_deleted;
+	if (keep == 0)
+		quarantine_flush(h);
 	heap_flush(h);
 	bool any = h->count.slab_deleted != deleted;
+	any |= secure_has_canaries() && keep == 0 && quarantine_flush_large();
 	any |= bigcache_release(keep);
 	return any;
 }
@@ -126,10 +129,7 @@ size_t good_size(size_t size) {
 }
 
 bool release_memory(struct heap *h, size_t keep) {
-	if (keep == 0)
-		quarantine_flush(h);
-	bool any = secure_has_canaries() && keep == 0 && quarantine_flush_large();
-	any |= release_caches(h, keep);
+	bool any = release_caches(h, keep);
 	any |= purge_all(keep);
 	return any;
 }
@@ -292,6 +292,8 @@ enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *s
 static bool resize_small(uintptr_t addr, size_t size, bool wasteful) {
 	struct pagemap_entry e = pagemap_lookup(addr);
 	size_t room;
+	if (e.tag == TAG_GUARDED)
+		return guard_shrink(e.desc, addr, size, wasteful);
 	if (!tag_is_slab(e.tag))
 		return block_usable_size(OP_REALLOC, (void *)addr, &room) == BLOCK_OURS &&
 			(wasteful ? size <= room : size_fits_well(room, size));
@@ -311,8 +313,11 @@ bool block_resize(void *ptr, size_t size, bool wasteful) {
 	size_t room = size + secure_room();
 	/* One that is large for its alignment may hold less than a small block. */
 	bool must_grow = wasteful && size > l->size;
-	if (room <= SC_MAX_SIZE && !must_grow)
+	if (room <= SC_MAX_SIZE && !must_grow) {
+		if (wasteful && secure_has_canaries())
+			secure_mark_large(l, size);
 		return wasteful;
+	}
 	bool done = large_resize(l, room);
 	if (secure_has_canaries())
 		secure_mark_large(l, done ? size : l->size); /* its pad may be gone either way */

@@ -17,20 +17,22 @@ static enum misuse_where where_of(uintptr_t addr, uintptr_t block, bool is_live)
 	return !is_live ? MISUSE_AFTER_FREE : addr < block ? MISUSE_BEFORE : MISUSE_BEHIND;
 }
 
-/* Reports the fault if it is one of ours. */
+/* Reports the fault if it is one of ours. What the program writes if it goes on must not be in the next block
+   there. */
 static bool explain(uintptr_t addr) {
 	struct pagemap_entry e = pagemap_lookup(addr);
 	if (e.tag == TAG_GUARDED) {
-		const struct guarded *g = e.desc;
+		struct guarded *g = e.desc;
 		enum misuse_where where = where_of(addr, g->ptr, g->kind != KIND_FREED);
 		misuse_touched(where, addr, g->ptr, g->size);
-		return true;
+		return g->is_breached = true;
 	}
 	if (e.tag == TAG_LARGE) {
-		const struct large *l = e.desc;
+		struct large *l = e.desc;
 		uintptr_t base = (uintptr_t)l->span.base;
 		bool live = atomic_load_explicit(&l->state, memory_order_acquire) == LARGE_LIVE;
 		misuse_touched(where_of(addr, base, live), addr, base, l->size);
+		l->is_breached |= !live;
 		return true;
 	}
 	const struct slab *s = tag_is_slab(e.tag) ? e.desc : NULL;
@@ -41,15 +43,16 @@ static bool explain(uintptr_t addr) {
 }
 
 static void pass_on(int number, siginfo_t *info, void *context) {
+	bool by_access = info->si_code > 0; /* else somebody sent it */
 	if ((before.sa_flags & SA_SIGINFO) != 0) {
 		before.sa_sigaction(number, info, context);
-	} else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-		before.sa_handler(number);
-	} else {
-		/* The access faults again, for good, even where faults are ignored; what was sent comes once. */
-		sigaction(number, &before, NULL);
-		if (info->si_code <= 0)
+	} else if (before.sa_handler == SIG_DFL || (before.sa_handler == SIG_IGN && by_access)) {
+		/* An access faults again, for good. */
+		sigaction(number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+		if (!by_access)
 			raise(number);
+	} else if (before.sa_handler != SIG_IGN) {
+		before.sa_handler(number);
 	}
 }
 

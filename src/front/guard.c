@@ -2,6 +2,7 @@
 #include "front/guard.h"
 
 #include "base/bits.h"
+#include "front/alloc.h"
 #include "front/canary.h"
 #include "front/misuse.h"
 #include "front/secure.h"
@@ -14,6 +15,7 @@ enum { SLOTS_AT_ONCE = 16 };
 static struct {
 	struct lock lock;
 	struct queue unused;
+	struct guarded *all; /* read without the lock: it only ever grows at the front */
 	unsigned made;
 	bool refused; /* the system gave no more: not asked again */
 } slots;
@@ -24,6 +26,11 @@ struct lock *guard_lock(void) {
 
 void guard_reset(void) {
 	slots.unused = (struct queue){ 0 };
+}
+
+const struct guarded *guard_slots(void) {
+	/* Acquire: the slot's constant fields. */
+	return __atomic_load_n(&slots.all, __ATOMIC_ACQUIRE);
 }
 
 /* ---- slots ---- */
@@ -49,6 +56,8 @@ static void make_slots_locked(void) {
 		if (g == NULL)
 			break;
 		g->base = g->ptr = (uintptr_t)p;
+		g->next = slots.all;
+		__atomic_store_n(&slots.all, g, __ATOMIC_RELEASE);
 		pagemap_set((uintptr_t)p, 1, TAG_GUARDED, g);
 		queue_append(&slots.unused, &g->link);
 	}
@@ -63,7 +72,8 @@ static struct guarded *take_slot(void) {
 	if (n != NULL)
 		queue_remove(&slots.unused, n);
 	lock_release(&slots.lock);
-	return n == NULL ? NULL : (struct guarded *)(void *)((char *)n - offsetof(struct guarded, link));
+	struct guarded *g = n == NULL ? NULL : (void *)((char *)n - offsetof(struct guarded, link));
+	return g == NULL || g->is_breached ? NULL : g;
 }
 
 static void put_slot(struct guarded *g) {
@@ -72,12 +82,9 @@ static void put_slot(struct guarded *g) {
 	lock_release(&slots.lock);
 }
 
-uintptr_t guard_pages(const struct guarded *g) {
+/* The pages of the block that the slot held last begin here. */
+static uintptr_t pages_of(const struct guarded *g) {
 	return g->base + os_facts.page_size;
-}
-
-size_t guard_pages_size(const struct guarded *g) {
-	return align_up(max_size(g->size, 1), os_facts.page_size);
 }
 
 /* ---- blocks ---- */
@@ -88,19 +95,18 @@ static struct guard_event event_now(const struct trace *stack) {
 
 /* A pad is written nearest to the block first: before it, too. */
 static uintptr_t front_pad(const struct guarded *g, size_t *lengthp) {
-	*lengthp = min_size(g->ptr - guard_pages(g), PAD_MOST);
+	*lengthp = min_size(g->ptr - pages_of(g), PAD_MOST);
 	return g->ptr - *lengthp;
 }
 
 static size_t back_pad(const struct guarded *g) {
-	return guard_pages(g) + guard_pages_size(g) - (g->ptr + g->size);
+	return pages_of(g) + g->bytes - (g->ptr + g->size);
 }
 
 static void place(struct guarded *g, size_t size, size_t align, bool at_front) {
 	size_t length;
-	g->size = size;
-	uintptr_t end = guard_pages(g) + guard_pages_size(g);
-	g->ptr = at_front ? guard_pages(g) : align_down(end - size, align);
+	uintptr_t end = pages_of(g) + g->bytes;
+	g->ptr = at_front ? pages_of(g) : align_down(end - size, align);
 	if (g->ptr == end)
 		g->ptr -= align; /* of no bytes */
 	uintptr_t front = front_pad(g, &length);
@@ -117,7 +123,8 @@ void *guard_alloc(struct heap *h, size_t size, size_t align) {
 	if (g == NULL)
 		return NULL;
 	g->size = size;
-	if (!os_protect((void *)guard_pages(g), guard_pages_size(g), true)) {
+	g->bytes = align_up(size, os_facts.page_size);
+	if (!os_protect((void *)pages_of(g), g->bytes, true)) {
 		put_slot(g);
 		return NULL;
 	}
@@ -162,9 +169,18 @@ void guard_free(struct guarded *g, uintptr_t addr, unsigned kind) {
 	struct trace stack;
 	trace_capture(&stack, misuse_caller());
 	g->freed = event_now(&stack);
-	void *pages = (void *)guard_pages(g);
-	size_t size = guard_pages_size(g);
+	void *pages = (void *)pages_of(g);
 	/* The pages must read zero when they are used next; those that stay accessible are of no use. */
-	if (os_purge(pages, size) && os_protect(pages, size, false))
+	if (os_purge(pages, g->bytes) && os_protect(pages, g->bytes, false) && !g->is_breached)
 		put_slot(g);
+}
+
+bool guard_shrink(struct guarded *g, uintptr_t addr, size_t size, bool wasteful) {
+	if (!misuse_check_guarded(OP_REALLOC, g, addr) || !is_sound(g, addr, KIND_FREED, g->kind))
+		return false;
+	if (wasteful ? size > g->size : !size_fits_well(g->size, size))
+		return false;
+	g->size = size;
+	pad_fill(g->ptr + size, back_pad(g));
+	return true;
 }

@@ -35,8 +35,11 @@ struct guarded {
 	uintptr_t base;  /* of the granule; constant */
 	uintptr_t ptr;
 	size_t size;
+	size_t bytes;    /* of its pages */
 	uint8_t kind;    /* enum block_kind; KIND_FREED: the slot is free */
+	bool is_breached; /* a page was made accessible to let misuse go on: not used again */
 	struct queue_node link; /* in the queue of free slots */
+	struct guarded *next;   /* of all slots; constant */
 	struct guard_event made, freed;
 };
 
@@ -60,9 +63,12 @@ void guard_free(struct guarded *g, uintptr_t addr, unsigned kind);
 
 void guard_set_kind(struct guarded *g, unsigned kind);
 
-/* The pages of the block that the slot held last. */
-size_t guard_pages_size(const struct guarded *g);
-uintptr_t guard_pages(const struct guarded *g);
+/* The block `addr` has `size` bytes from now on where it is, which are no more than before. `wasteful` as in
+   block_resize. */
+bool guard_shrink(struct guarded *g, uintptr_t addr, size_t size, bool wasteful);
+
+/* All slots, in no order; linked by `next`. */
+const struct guarded *guard_slots(void);
 
 struct lock *guard_lock(void);
 /* After fork with that lock held by a thread that is gone: forgets the free slots. */

@@ -122,6 +122,7 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 	if (h == NULL)
 		return NULL;
 	heap_enter(h); /* until the caller is done with setting up */
+	count_thread(h, 1);
 	if (bins == NULL && !harden(h)) {
 		put_idle(h);
 		return NULL;
@@ -133,7 +134,6 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 		bins[sc] = (struct bin){ .head = heap_bin_end(h), .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
 	__atomic_store_n(&h->bins, bins, __ATOMIC_RELAXED);
-	count_thread(h, 1);
 	inbox_open(&h->inbox);
 	return h;
 }

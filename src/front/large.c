@@ -173,6 +173,8 @@ static struct large *alloc_big(size_t size, size_t align) {
 		return l;
 	}
 	l = map_big(size, align, guard);
+	if (l == NULL && guard != 0) /* no more mappings, perhaps: then without guards */
+		l = map_big(size, align, 0);
 	if (l == NULL)
 		return NULL;
 	count_big((ptrdiff_t)l->span.granules);
@@ -191,7 +193,7 @@ struct large *large_alloc(size_t size, size_t align, bool *zerop) {
 	l->usable = 0;
 	set_usable(l, usable);
 	l->kind = KIND_MALLOC;
-	l->is_shut = false;
+	l->is_shut = l->is_breached = false;
 	l->heap = NULL;
 	*zerop = l->span.zero;
 	/* Release: who finds the block by its address sees the descriptor filled in. */
@@ -241,14 +243,11 @@ void large_dispose(struct large *l) {
    nothing until they are used. Behind the usable bytes may lie what was there before the block. */
 static void wipe(struct large *l) {
 	enum { WRITTEN_MOST = 256 * 1024 }; /* bytes: up to here, taking the pages anew costs more */
-	if (!is_big(l) && l->usable <= WRITTEN_MOST && !secure_has_canaries()) {
-		memset(l->span.base, 0, l->usable);
-		return;
-	}
+	bool written = secure_has_canaries() ? quarantine_zeroes(l) : !is_big(l) && l->usable <= WRITTEN_MOST;
 	size_t all = l->guard != 0 ? l->usable : l->span.granules << GRANULE_SHIFT;
-	if (os_purge(l->span.base, all))
+	if (!written && os_purge(l->span.base, all))
 		l->touched = 0;
-	else
+	else if (l->guard == 0) /* nobody gets guarded ones. The block may have been longer */
 		memset(l->span.base, 0, min_size(l->touched, all));
 }
 

@@ -29,7 +29,8 @@ struct large {
 	size_t size;                /* bytes it was asked for, if hardening keeps them apart; else as `usable` */
 	size_t guard;               /* inaccessible bytes on either side, beyond `span` */
 	uint8_t kind;               /* enum block_kind: who made it */
-	bool is_shut;               /* freed and inaccessible (front/quarantine.h) */
+	bool is_shut;               /* freed and inaccessible (front/quarantine.h), */
+	bool is_breached;           /* but not any longer: misuse was let go on */
 	size_t touched;             /* what lies behind its first `touched` bytes reads as zero */
 	_Atomic uint32_t state;
 	struct locked_heap *heap;   /* the first-class heap it belongs to, or NULL */

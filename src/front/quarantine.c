@@ -7,13 +7,17 @@
 #include "os/os.h"
 #include "space/meta.h"
 
+struct large_queue {
+	size_t bytes, most;
+	uint32_t oldest, count;
+	struct large *queue[LARGE_BLOCKS];
+};
+
 /* Under `lock`. */
 static struct {
 	struct lock lock;
-	size_t bytes;
-	uint32_t oldest, count;
-	struct large *queue[LARGE_BLOCKS];
-} larges;
+	struct large_queue shut, zeroed;
+} larges = { .shut.most = LARGE_BYTES, .zeroed.most = ZEROED_BYTES };
 
 struct quarantine *quarantine_new(void) {
 	return meta_alloc(sizeof(struct quarantine));
@@ -122,20 +126,28 @@ struct lock *quarantine_lock(void) {
 }
 
 void quarantine_reset(void) {
-	larges.bytes = larges.count = 0;
+	larges.shut.bytes = larges.shut.count = 0;
+	larges.zeroed.bytes = larges.zeroed.count = 0;
 }
 
-static struct large *take_oldest_large_locked(void) {
-	struct large *l = larges.queue[larges.oldest];
-	larges.oldest = (larges.oldest + 1) % LARGE_BLOCKS;
-	larges.count--;
-	larges.bytes -= l->span.granules << GRANULE_SHIFT;
+bool quarantine_zeroes(const struct large *l) {
+	return l->usable <= ZEROED_SIZE_MOST && hak_settings.secure < 3;
+}
+
+static struct large *take_oldest_large_locked(struct large_queue *q) {
+	struct large *l = q->queue[q->oldest];
+	q->oldest = (q->oldest + 1) % LARGE_BLOCKS;
+	q->count--;
+	q->bytes -= l->span.granules << GRANULE_SHIFT;
 	return l;
 }
 
 static void let_go_large(struct large *l) {
-	/* What cannot be made accessible again can only be left where it is. */
-	if (!l->is_shut || os_protect(l->span.base, l->usable, true))
+	uintptr_t base = (uintptr_t)l->span.base;
+	/* What cannot be made accessible again, or was written to, can only be left where it is. */
+	if (quarantine_zeroes(l) && !memory_is_zero(base, l->usable))
+		misuse_written(MISUSE_AFTER_FREE, base, l->size);
+	else if (!l->is_breached && (!l->is_shut || os_protect(l->span.base, l->usable, true)))
 		large_dispose(l);
 }
 
@@ -145,25 +157,26 @@ void quarantine_add_large(struct large *l) {
 		large_dispose(l);
 		return;
 	}
-	l->is_shut = os_protect(l->span.base, l->usable, false);
+	struct large_queue *q = quarantine_zeroes(l) ? &larges.zeroed : &larges.shut;
+	l->is_shut = q == &larges.shut && os_protect(l->span.base, l->usable, false);
 	lock_acquire(&larges.lock);
-	larges.bytes += bytes;
-	while (larges.count > 0 && (larges.count == LARGE_BLOCKS || larges.bytes > LARGE_BYTES)) {
-		struct large *old = take_oldest_large_locked();
+	q->bytes += bytes;
+	while (q->count > 0 && (q->count == LARGE_BLOCKS || q->bytes > q->most)) {
+		struct large *old = take_oldest_large_locked(q);
 		lock_release(&larges.lock);
 		let_go_large(old);
 		lock_acquire(&larges.lock);
 	}
-	larges.queue[(larges.oldest + larges.count) % LARGE_BLOCKS] = l;
-	larges.count++;
+	q->queue[(q->oldest + q->count) % LARGE_BLOCKS] = l;
+	q->count++;
 	lock_release(&larges.lock);
 }
 
-bool quarantine_flush_large(void) {
+static bool flush_queue(struct large_queue *q) {
 	bool any = false;
 	lock_acquire(&larges.lock);
-	while (larges.count > 0) {
-		struct large *old = take_oldest_large_locked();
+	while (q->count > 0) {
+		struct large *old = take_oldest_large_locked(q);
 		lock_release(&larges.lock);
 		let_go_large(old);
 		any = true;
@@ -171,4 +184,9 @@ bool quarantine_flush_large(void) {
 	}
 	lock_release(&larges.lock);
 	return any;
+}
+
+bool quarantine_flush_large(void) {
+	bool any = flush_queue(&larges.shut);
+	return flush_queue(&larges.zeroed) || any;
 }

@@ -8,8 +8,10 @@
  * zero but for their canaries while they wait, which is checked when they leave. At most
  * QUARANTINE_BYTES in all.
  *
- * Large blocks, one queue for the process under a lock: their memory has gone back to the system, their
- * addresses are kept inaccessible, so any access is a fault (front/fault.h).
+ * Large blocks, two queues for the process under a lock: the memory of most has gone back to the system,
+ * their addresses are kept inaccessible, so any access is a fault (front/fault.h). For those of one or two
+ * granules the system calls would cost several times what the program does with them: at level 2 they are
+ * zeroed and looked at like small ones.
  */
 #ifndef HAK_FRONT_QUARANTINE_H
 #define HAK_FRONT_QUARANTINE_H
@@ -22,7 +24,9 @@ enum {
 	QUEUED_BLOCKS = 1024,
 	RANDOM_SIZE_MOST = 2048,      /* larger ones go to the queue at once */
 	QUARANTINE_BYTES = 512 << 10,
-	LARGE_BLOCKS = 64,
+	LARGE_BLOCKS = 64, /* of either queue */
+	ZEROED_SIZE_MOST = 2 * GRANULE,
+	ZEROED_BYTES = 1 << 20, /* resident, therefore few */
 };
 #define LARGE_BYTES (HAK_GIB / 4)       /* of address space */
 #define LARGE_SIZE_MOST (LARGE_BYTES / 4) /* larger ones do not wait: they are too much to keep from the program */
@@ -55,7 +59,10 @@ void quarantine_forget(struct heap *h);
    reports. */
 bool quarantine_find(uintptr_t block, const struct heap **heapp, uint64_t *cyclesp);
 
-/* A large block that was freed. */
+/* Will the block, when it is freed, wait accessible and zero? */
+bool quarantine_zeroes(const struct large *l);
+
+/* A large block that was freed, and wiped. */
 void quarantine_add_large(struct large *l);
 /* Lets all of them go. True if there was one. */
 bool quarantine_flush_large(void);

@@ -11,6 +11,8 @@
 enum { LEVEL_3_RATE = 1000 };
 
 void secure_init(void) {
+	if (hak_settings.secure != 0)
+		space_guard();
 	if (hak_settings.secure >= 3 && hak_settings.guard_rate == 0)
 		hak_settings.guard_rate = LEVEL_3_RATE;
 	if (hak_settings.secure < 2 && hak_settings.guard_rate == 0)
@@ -143,22 +145,25 @@ static bool size_is_of_class(unsigned sc, size_t size, size_t align) {
 	return sc == sc_of(size) || (align > ALLOC_ALIGN && sc == sc_of_aligned(size, align));
 }
 
-bool secure_check_sized(const void *ptr, size_t size, size_t align) {
+/* May a block of `is` usable bytes have `size`, as far as can be told? What malloc made may have been made
+   smaller by realloc since, and stayed in its block. */
+static bool size_is_plausible(uint32_t tag, size_t is, size_t size, size_t align, enum block_kind kind) {
+	if (tag == TAG_GUARDED || (secure_has_canaries() && tag != TAG_NURSERY))
+		return is == max_size(size, 1);
+	if (tag == TAG_LARGE)
+		return size <= is && (large_good_size(size) == is || size <= SC_MAX_SIZE);
+	return size_is_of_class(sc_of(is), size, align) || (kind == KIND_MALLOC && size_fits_well(is, size));
+}
+
+bool secure_check_sized(const void *ptr, size_t size, size_t align, enum block_kind kind) {
 	uintptr_t addr = (uintptr_t)ptr;
-	struct pagemap_entry e = pagemap_lookup(addr);
+	uint32_t tag = pagemap_lookup(addr).tag;
 	size_t is;
-	bool exact = secure_has_canaries() && e.tag != TAG_NURSERY, fits;
 	if (block_usable_size(OP_FREE, ptr, &is) != BLOCK_OURS)
 		return true; /* which the free itself will see */
 	if (align > ALLOC_ALIGN && (addr & (align - 1)) != 0)
 		return misuse_wrong(addr, is, "alignment", align);
-	if (exact || e.tag == TAG_GUARDED)
-		fits = is == max_size(size, 1);
-	else if (e.tag == TAG_LARGE)
-		fits = size <= is && (large_good_size(size) == is || size <= SC_MAX_SIZE);
-	else
-		fits = size_is_of_class(sc_of(is), size, align);
-	return fits || misuse_wrong(addr, is, "size", size);
+	return size_is_plausible(tag, is, size, align, kind) || misuse_wrong(addr, is, "size", size);
 }
 
 /* ---- freeing ---- */

@@ -58,8 +58,9 @@ void secure_prepare_slab(const struct slab *s);
 /* No block of the slab, which is about to be deleted, may have been written to behind its end. */
 void secure_check_slab(const struct slab *s);
 
-/* `size` and `align` are what a sized free says of `ptr`; `align` 0: nothing. False: misuse, reported. */
-bool secure_check_sized(const void *ptr, size_t size, size_t align);
+/* `size` and `align` are what a sized free by `kind`'s calls says of `ptr`; `align` 0: nothing. False: misuse,
+   reported. */
+bool secure_check_sized(const void *ptr, size_t size, size_t align, enum block_kind kind);
 
 /* The block was made by `kind`. */
 void secure_set_kind(void *ptr, enum block_kind kind);

@@ -2,6 +2,7 @@
 #include "observe/marks.h"
 
 #include "base/bits.h"
+#include "front/canary.h"
 #include "front/heap.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -184,13 +185,18 @@ static int each_live_in_mosaic(const struct marks *m, const struct slab *s,
 	return 0;
 }
 
+/* Freed, but in quarantine? */
+static bool is_waiting(const struct slab *s, uintptr_t block) {
+	return s->has_canaries && canary_kind(canary_load(block, s->block_size)) == KIND_FREED;
+}
+
 int marks_each_live(const struct marks *m, const struct slab *s,
                     int (*visit)(void *arg, uintptr_t block, size_t size), void *arg) {
 	if (slab_mosaic(s) != NULL)
 		return each_live_in_mosaic(m, s, visit, arg);
-	uintptr_t at = s->base;
-	for (unsigned i = 0; i < s->carved; i++, at += s->block_size) {
-		int result = marks_is_free(m, s, at) ? 0 : visit(arg, at, s->block_size);
+	for (unsigned i = slab_reserved(s); i < s->carved; i++) {
+		uintptr_t at = s->base + (size_t)i * s->block_size;
+		int result = marks_is_free(m, s, at) || is_waiting(s, at) ? 0 : visit(arg, at, s->block_size);
 		if (result != 0)
 			return result;
 	}

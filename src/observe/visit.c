@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "front/canary.h"
+#include "front/guard.h"
 #include "front/large.h"
 #include "front/nursery.h"
 #include "observe/marks.h"
@@ -61,6 +63,14 @@ static int visit_larges(struct visitor *v) {
 	return 0;
 }
 
+static int visit_guarded(struct visitor *v) {
+	int result = 0;
+	for (const struct guarded *g = guard_slots(); g != NULL && result == 0; g = g->next)
+		if (__atomic_load_n(&g->kind, __ATOMIC_ACQUIRE) != KIND_FREED)
+			result = visit_block(v, g->ptr, g->size);
+	return result;
+}
+
 int visit_heap(int (*visit)(const struct hak_area *area, void *arg), void *arg) {
 	struct visitor v = { .visit = visit, .arg = arg };
 	if (!marks_make(&v.marks, NULL, NULL)) {
@@ -72,6 +82,8 @@ int visit_heap(int (*visit)(const struct hak_area *area, void *arg), void *arg) 
 		result = marks_each_slab(&v.marks, visit_slab, &v);
 	if (result == 0)
 		result = visit_larges(&v);
+	if (result == 0)
+		result = visit_guarded(&v);
 	marks_drop(&v.marks);
 	return result;
 }

@@ -18,8 +18,9 @@ static struct {
 	size_t used;
 	struct stretch {
 		uintptr_t start, end;
-	} all[STRETCHES]; /* whatever was taken up; neighbours are one */
+	} all[STRETCHES]; /* whatever was taken up, guards and all; neighbours are one */
 	unsigned count;
+	bool is_guarded;
 } meta;
 
 struct lock *meta_lock(void) {
@@ -34,8 +35,29 @@ size_t meta_used(void) {
 	return meta.used;
 }
 
-static void remember(const char *start, size_t size) {
+static void guard_ends(uintptr_t start, uintptr_t end) {
+	os_protect((void *)start, os_facts.page_size, false);
+	os_protect((void *)(end - os_facts.page_size), os_facts.page_size, false);
+}
+
+static void guard_locked(void) {
+	if (meta.is_guarded)
+		return;
+	meta.is_guarded = true;
+	for (unsigned i = 0; i < meta.count; i++)
+		guard_ends(meta.all[i].start, meta.all[i].end);
+}
+
+void meta_guard(void) {
+	lock_acquire(&meta.lock);
+	guard_locked();
+	lock_release(&meta.lock);
+}
+
+static void take_up(const char *start, size_t size) {
 	uintptr_t s = (uintptr_t)start, e = s + size;
+	if (meta.is_guarded)
+		guard_ends(s, e);
 	for (unsigned i = 0; i < meta.count; i++) {
 		struct stretch *r = &meta.all[i];
 		if (r->start == e || r->end == s) {
@@ -59,16 +81,18 @@ const void *meta_used_at(void) {
 }
 
 void meta_donate(void *start, size_t size) {
-	char *s = start;
+	size_t page = os_facts.page_size;
+	char *s = (char *)start + page, *end = (char *)start + size - page;
+	if (size <= 2 * page)
+		return;
 	lock_acquire(&meta.lock);
-	if (size != 0)
-		remember(s, size);
+	take_up(start, size);
 	if (meta.at == meta.end) {
 		meta.at = s;
-		meta.end = s + size;
-	} else if (size > (size_t)(meta.spare_end - meta.spare)) {
+		meta.end = end;
+	} else if (end - s > meta.spare_end - meta.spare) {
 		meta.spare = s;
-		meta.spare_end = s + size;
+		meta.spare_end = end;
 	}
 	lock_release(&meta.lock);
 }
@@ -80,13 +104,15 @@ static bool refill(size_t size) {
 		meta.spare = meta.spare_end = NULL;
 		return true;
 	}
-	size_t growth = max_size(GROWTH, align_up(size, os_facts.page_size));
+	size_t page = os_facts.page_size, growth = max_size(GROWTH, align_up(size, page) + 2 * page);
 	char *p = os_map(NULL, growth);
 	if (p == NULL)
 		return false;
-	remember(p, growth);
-	meta.at = p;
-	meta.end = p + growth;
+	if (meta.count != 0)
+		guard_locked();
+	take_up(p, growth);
+	meta.at = p + page;
+	meta.end = p + growth - page;
 	return true;
 }
 

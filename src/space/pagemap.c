@@ -31,12 +31,35 @@ static void place_window_locked(uintptr_t addr) {
 	__atomic_store_n(&hak_near_base, end < LEAF_BYTES ? 0 : end - LEAF_BYTES, __ATOMIC_RELAXED);
 }
 
+static void guard(char *room) {
+	uintptr_t page = align_up((uintptr_t)room, os_facts.page_size);
+	if (2 * os_facts.page_size <= PAGEMAP_GUARD)
+		os_protect((void *)page, os_facts.page_size, false);
+}
+
+void pagemap_guard(void) {
+	guard(hak_near.guard);
+	guard(hak_far.guard);
+}
+
+/* A page in front and `guard` behind are inaccessible. */
+static struct pagemap_leaf *map_leaf(void) {
+	size_t page = os_facts.page_size;
+	char *p = os_map(NULL, align_up(page + sizeof(struct pagemap_leaf), page));
+	if (p == NULL)
+		return NULL;
+	struct pagemap_leaf *leaf = (struct pagemap_leaf *)(void *)(p + page);
+	os_protect(p, page, false);
+	guard(leaf->guard);
+	return leaf;
+}
+
 /* The leaf of a far address, made if there is none. */
 static bool make_leaf_locked(uintptr_t addr) {
 	uintptr_t i;
 	if (pagemap_leaf_of(addr, &i) != NULL)
 		return true;
-	struct pagemap_leaf *leaf = os_map(NULL, sizeof *leaf);
+	struct pagemap_leaf *leaf = map_leaf();
 	if (leaf == NULL)
 		return false;
 	/* Relaxed: a fresh leaf is zero, which is what a reader without it assumes. */

@@ -58,14 +58,18 @@ enum tag_code {
 	TAG_LARGE_GONE = 0x3b0,  /* likewise, but unmapped: may be somebody else's memory by now */
 };
 
+#define PAGEMAP_GUARD ((size_t)32 << 10) /* holds a page of up to 16 KiB, wherever it begins */
+
 struct pagemap_leaf {
 	uint32_t tag[LEAF_GRANULES];
 	void *desc[LEAF_GRANULES];
+	char guard[PAGEMAP_GUARD]; /* pagemap_guard */
 };
 
 struct pagemap_root {
 	uint32_t zero[LEAF_GRANULES];   /* the tags of the permanent zero leaf */
 	uintptr_t offset[ROOT_ENTRIES]; /* of a leaf from `zero` */
+	char guard[PAGEMAP_GUARD];
 };
 extern HAK_HIDDEN struct pagemap_root hak_far;
 extern HAK_HIDDEN struct pagemap_leaf hak_near;
@@ -73,6 +77,10 @@ extern HAK_HIDDEN struct pagemap_leaf hak_near;
 /* Where the window begins. Until it is placed it lies at 0, where nothing of ours ever is. Written once,
    before any tag is. */
 extern HAK_HIDDEN uintptr_t hak_near_base;
+
+/* Makes a page behind either table inaccessible; in front of them lie our own data and, before those, what nobody
+   can write. Leaves that are mapped have guards from the start. */
+void pagemap_guard(void);
 
 /* A relaxed load; plain outside of race detectors, because compilers do not fold atomic loads into
    the instruction that uses them. Aligned words do not tear. */

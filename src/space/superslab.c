@@ -153,7 +153,17 @@ static bool map_first_region(void) {
 	space.plain.region_end = start + SUPERSLAB;
 	meta_donate(p, start - (uintptr_t)p);
 	meta_donate((void *)(start + SUPERSLAB), end - (start + SUPERSLAB));
+	if (hak_settings.secure != 0)
+		space_guard();
 	return true;
+}
+
+void space_guard(void) {
+	static bool done;
+	if (__atomic_exchange_n(&done, true, __ATOMIC_RELAXED))
+		return;
+	meta_guard();
+	pagemap_guard();
 }
 
 static bool map_region(struct kind *kind) {
@@ -167,6 +177,7 @@ static bool map_region(struct kind *kind) {
 			continue;
 		kind->region = (uintptr_t)p;
 		kind->region_end = (uintptr_t)p + n * SUPERSLAB;
+		space_guard();
 		if (kind == &space.huge)
 			os_advise_huge(p, n * SUPERSLAB);
 		return true;

@@ -102,6 +102,9 @@ HAK_INLINE size_t space_big(void) {
 
 struct lock *space_lock(void);
 
+/* Puts inaccessible pages around all metadata, once the process is hardened or no longer small (space/meta.h). */
+void space_guard(void);
+
 /* After fork with that lock held by a thread that is gone: files every SuperSlab again. */
 void superslab_rebuild(void);
 

@@ -4,14 +4,18 @@
  * so. Judged by quiet.c, under several settings; a case that they do not concern is skipped.
  */
 #include "cases.h"
+#include "hakmem.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -184,7 +188,7 @@ static void freed_blocks_wait(void)
 {
 	void *p = malloc(48);
 
-	if (level() < 2)
+	if (level() < 2 || getenv("HAKMEM_GUARD_RATE")) /* slots wait for their turn only */
 		case_skip();
 	free(opaque(p));
 	for (unsigned i = 0; i < 500; i++) {
@@ -257,9 +261,185 @@ static void handlers_of_the_program_are_called(void)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
+/* A signal that somebody sends is none of the allocator's faults. */
+static void sent_signal_kills(void)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		kill(getpid(), SIGSEGV);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+/* ---- what frees say of sizes ---- */
+
+static void *lookup(const char *name)
+{
+	void *found = dlsym(RTLD_DEFAULT, name);
+
+	CHECK(found);
+	return found;
+}
+
+static void free_sized_as(void *p, size_t size)
+{
+	CHECK(malloc_usable_size(p) >= size);
+	((__typeof__(hak_free_size) *)lookup("hak_free_size"))(p, size);
+}
+
+/* Also where realloc leaves the block in its place. */
+static void resized_blocks_have_their_new_size(void)
+{
+	for (size_t i = 0; i < SIZES; i++)
+		for (size_t eighths = 1; eighths < 16; eighths++) {
+			size_t size = sizes[i] * eighths / 8 + 1;
+			void *p = malloc(sizes[i]), *aligned = aligned_alloc(64, sizes[i]);
+
+			CHECK(p && aligned);
+			CHECK((p = realloc(p, size)) && (aligned = realloc(aligned, size)));
+			free_sized_as(p, size);
+			free_sized_as(aligned, size);
+		}
+}
+
+static void expanded_blocks_have_their_new_size(void)
+{
+	__typeof__(hak_expand) *expand = lookup("hak_expand");
+
+	for (size_t i = 0; i < SIZES; i++) {
+		size_t more = sizes[i] + sizes[i] / 16 + 1;
+		void *p = malloc(sizes[i]);
+
+		CHECK(p);
+		free_sized_as(p, expand(p, more) ? more : sizes[i]);
+	}
+}
+
+static void blocks_of_heaps_have_their_new_size(void)
+{
+	__typeof__(hak_heap_new) *make = lookup("hak_heap_new");
+	__typeof__(hak_heap_destroy) *destroy = lookup("hak_heap_destroy");
+	__typeof__(hak_heap_realloc) *take = lookup("hak_heap_realloc");
+	hak_heap_t *heap = make();
+
+	CHECK(heap);
+	for (size_t i = 0; i < SIZES; i++)
+		for (size_t eighths = 1; eighths < 16; eighths++) {
+			size_t size = sizes[i] * eighths / 8 + 1;
+			void *p = take(heap, NULL, sizes[i]);
+
+			CHECK(p && (p = take(heap, p, size)));
+			free_sized_as(p, size);
+		}
+	destroy(heap);
+}
+
+/* ---- memory that waits ---- */
+
+static size_t address_space(void)
+{
+	char text[64] = "";
+	int fd = open("/proc/self/statm", O_RDONLY);
+
+	if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
+		case_skip();
+	close(fd);
+	return strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Freed memory may be kept from the program, but not when it asks for memory and there is no other. */
+static void quarantine_gives_way(void)
+{
+	enum { ROOM = 128 << 20, MANY = 1024 };
+	static void *blocks[MANY];
+	static const size_t big[] = {8 << 20, 20 << 20, 400 << 10};
+	struct rlimit limit;
+
+	CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+	limit.rlim_cur = address_space() + ROOM;
+	CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+	for (size_t i = 0; i < sizeof big / sizeof *big; i++) {
+		unsigned most = 0;
+
+		for (unsigned round = 0; round < 4; round++) {
+			unsigned n = 0;
+
+			while (n < MANY && (blocks[n] = malloc(big[i])))
+				n++;
+			CHECK(n > 0 && n + n / 4 + 2 >= most);
+			most = n > most ? n : most;
+			for (unsigned k = 0; k < n; k++)
+				free(blocks[k]);
+		}
+	}
+}
+
+/* What was written after a free, and let go on, is in no later block. */
+static void written_after_free_is_seen_by_nobody(void)
+{
+	enum { COUNT = 300 };
+	static unsigned char *blocks[COUNT];
+
+	need_going_on();
+	for (size_t i = 0; i < SIZES; i++) {
+		size_t size = sizes[i];
+		unsigned char *p = malloc(size);
+
+		CHECK(p);
+		if (level() < 2)
+			return;
+		free(opaque(p));
+		p[size - 1] = 0x41;
+		for (unsigned k = 0; k < COUNT && size * k < 200 << 20; k++) {
+			CHECK((blocks[k] = calloc(1, size)));
+			CHECK(blocks[k][0] == 0 && memcmp(blocks[k], blocks[k] + 1, size - 1) == 0);
+		}
+		for (unsigned k = 0; k < COUNT; k++) {
+			free(blocks[k]);
+			blocks[k] = NULL;
+		}
+	}
+}
+
+/* ---- what a walk finds ---- */
+
+static int count_block(const struct hak_area *area, void *arg)
+{
+	*(size_t *)arg += area->kind == HAK_AREA_BLOCK;
+	return 0;
+}
+
+static void walk_finds_live_blocks_alone(void)
+{
+	enum { COUNT = 500 };
+	static void *blocks[COUNT];
+	__typeof__(hak_heap_visit) *visit = lookup("hak_heap_visit");
+	size_t before = 0, full = 0, after = 0;
+
+	CHECK(visit(count_block, &before) == 0);
+	for (size_t i = 0; i < COUNT; i++)
+		CHECK((blocks[i] = malloc(100)));
+	CHECK(visit(count_block, &full) == 0);
+	for (size_t i = 0; i < COUNT; i++)
+		free(blocks[i]);
+	CHECK(visit(count_block, &after) == 0);
+	CHECK(full >= before + COUNT && after < before + COUNT / 4);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
+		{"sent_signal_kills", sent_signal_kills},
+		{"resized_blocks_have_their_new_size", resized_blocks_have_their_new_size},
+		{"expanded_blocks_have_their_new_size", expanded_blocks_have_their_new_size},
+		{"blocks_of_heaps_have_their_new_size", blocks_of_heaps_have_their_new_size},
+		{"quarantine_gives_way", quarantine_gives_way},
+		{"written_after_free_is_seen_by_nobody", written_after_free_is_seen_by_nobody},
+		{"walk_finds_live_blocks_alone", walk_finds_live_blocks_alone},
 		{"double_free_goes_on", double_free_goes_on},
 		{"invalid_pointers_go_on", invalid_pointers_go_on},
 		{"realloc_of_wrong_pointer_gives_block", realloc_of_wrong_pointer_gives_block},

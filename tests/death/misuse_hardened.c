@@ -325,6 +325,24 @@ static void large_written_after_free(size_t size)
 	touch_after_free(size, true);
 }
 
+/* Inaccessible at level 3 only. */
+static void two_granules_written_after_free(size_t size)
+{
+	const char *level = getenv("HAKMEM_SECURE");
+	char *p;
+
+	if (level && atoi(level) == 3) {
+		touch_after_free(size, true);
+		return;
+	}
+	p = take(size);
+	free(p);
+	expect_block("write after free to ", p, size, "");
+	poke(p + size - 1);
+	for (unsigned i = 0; i < 100; i++)
+		free(take(size));
+}
+
 static void page_behind_read(size_t size)
 {
 	char *p = take(size), *behind = p + (size + 8 + 4095) / 4096 * 4096;
@@ -403,7 +421,8 @@ static void guarded_underflow(size_t size)
 enum { SMALL = SIZE_SMALL | SIZE_MEDIUM, LARGE = SIZE_LARGE | SIZE_HUGE };
 
 const struct misuse hardened_cases[] = {
-	{"block_freed_with_smaller_size", SIZE_EVERY, sized_smaller, 1},
+	{"block_freed_with_smaller_size", SIZE_SMALL, sized_smaller, 2}, /* realloc might have left it there */
+	{"block_freed_with_smaller_size", SIZE_MEDIUM | LARGE, sized_smaller, 1},
 	{"block_freed_with_larger_size", SIZE_EVERY, sized_larger, 1},
 	{"block_freed_by_hak_free_size_with_larger_size", SIZE_EVERY, sized_by_name, 1},
 	{"block_freed_with_size_less_by_1", SIZE_EVERY, sized_almost, 2},
@@ -438,8 +457,10 @@ const struct misuse hardened_cases[] = {
 	{"first_byte_written_after_free", SMALL, first_written_after_free, 2},
 	{"last_byte_written_after_free", SMALL, last_written_after_free, 2},
 	{"block_written_after_free_and_others_taken", SMALL, written_after_free_and_others, 2},
-	{"block_read_after_free", LARGE, large_read_after_free, 2},
-	{"block_written_after_free", LARGE, large_written_after_free, 2},
+	{"block_read_after_free", SIZE_LARGE, large_read_after_free, 3},
+	{"block_read_after_free", SIZE_HUGE, large_read_after_free, 2},
+	{"block_written_after_free", SIZE_LARGE, two_granules_written_after_free, 2},
+	{"block_written_after_free", SIZE_HUGE, large_written_after_free, 2},
 	{"page_behind_block_read", LARGE, page_behind_read, 3},
 	{"page_before_block_written", LARGE, page_before_written, 3},
 	{"page_before_slab_written", SMALL, slab_front_written, 3},

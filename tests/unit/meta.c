@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "space/meta.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
 #include "common.h"
 #include "os/os.h"
+#include "space/pagemap.h"
+#include "space/superslab.h"
 
 enum { THREADS = 4, BLOCKS = 500 };
 
@@ -25,7 +29,7 @@ static void donated_stretch_is_used_first(void **state)
 
 	meta_donate(stretch, size);
 	meta_donate(less, os_facts.page_size);
-	for (size_t used = 0; used + 128 <= size; used += 128) {
+	for (size_t used = 2 * os_facts.page_size; used + 128 <= size; used += 128) {
 		p = meta_alloc(100);
 		assert_true(p >= stretch && p + 100 <= stretch + size);
 	}
@@ -77,6 +81,75 @@ static void alloc_by_threads_disjoint(void **state)
 			assert_true(bytes_are(blocks[t][i], size_of(i), (unsigned char)(1 + t)));
 }
 
+/* What /proc/self/maps says of the page: 'n' nobody may touch it, 'w' we may write it, 'r' otherwise mapped,
+   '-' nothing is there. */
+static char access_of(const void *addr)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512], mode[5] = "", found = '-';
+	uintptr_t start, end;
+
+	assert_non_null(maps);
+	while (found == '-' && fgets(line, sizeof line, maps))
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &start, &end, mode) == 3 &&
+		    (uintptr_t)addr >= start && (uintptr_t)addr < end)
+			found = mode[1] == 'w' ? 'w' : mode[0] == 'r' ? 'r' : 'n';
+	fclose(maps);
+	return found;
+}
+
+static void assert_guarded(const char *inside)
+{
+	size_t page = os_facts.page_size;
+	const char *first = (const char *)align_down((uintptr_t)inside, page), *last = first;
+
+	while (meta_has((uintptr_t)first - page))
+		first -= page;
+	while (meta_has((uintptr_t)last + page))
+		last += page;
+	assert_int_equal(access_of(inside), 'w');
+	assert_int_equal(access_of(first), 'n');
+	assert_int_equal(access_of(last), 'n');
+}
+
+static void metadata_lies_between_inaccessible_pages(void **state)
+{
+	const char *before, *after;
+
+	/* The second region: the process is no longer small. */
+	for (unsigned i = 0; i < 2 * SUPERSLAB_GRANULES + 1; i++) {
+		struct span span;
+		assert_true(span_alloc(1, SPAN_SLAB, &span));
+	}
+	before = meta_alloc(64);
+	after = meta_alloc(HAK_MIB);
+	assert_guarded((const char *)blocks[0][0]);
+	assert_guarded(before);
+	assert_guarded(after);
+	assert_guarded(meta_alloc(64));
+}
+
+static bool has_guard_within(const char *from, size_t size)
+{
+	for (size_t off = 0; off < size; off += os_facts.page_size)
+		if (access_of(from + off) == 'n')
+			return true;
+	return false;
+}
+
+static void page_map_has_inaccessible_pages_behind_it(void **state)
+{
+	uintptr_t far = (uintptr_t)1 << 40, i;
+
+	assert_true(has_guard_within(hak_near.guard, PAGEMAP_GUARD));
+	assert_true(has_guard_within(hak_far.guard, PAGEMAP_GUARD));
+	assert_true(pagemap_cover(far, 1));
+	const struct pagemap_leaf *leaf = pagemap_leaf_of(far, &i);
+	assert_int_equal(access_of((const char *)leaf - 1), 'n');
+	assert_int_equal(access_of(leaf), 'w');
+	assert_true(has_guard_within(leaf->guard, PAGEMAP_GUARD));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -84,6 +157,8 @@ int main(void)
 		cmocka_unit_test(alloc_any_size_zero_aligned_disjoint),
 		cmocka_unit_test(alloc_more_than_is_mapped_at_a_time_served),
 		cmocka_unit_test(alloc_by_threads_disjoint),
+		cmocka_unit_test(metadata_lies_between_inaccessible_pages),
+		cmocka_unit_test(page_map_has_inaccessible_pages_behind_it),
 	};
 
 	return UNIT_RUN(tests);
