@@ -137,12 +137,12 @@ bool release_memory(struct heap *h, size_t keep) {
 static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 	unsigned sc = slab_class_at(s, block);
 	struct bin *b = &h->bins[sc];
-	if (HAK_UNLIKELY(h->sampling != NULL) && sampling_put(h, sc, block))
-		return;
 	if (b->room <= 0)
 		heap_make_room(h, sc);
 	b->room--;
 	bin_push(b, block);
+	if (HAK_UNLIKELY(h->sampling != NULL))
+		sampling_freed(h, sc);
 }
 
 bool block_is_locked_heaps(struct slab *s) {
