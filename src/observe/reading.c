@@ -394,6 +394,36 @@ static enum reading_result read_heaps(const struct reading *r, struct hak_stats 
 	return READING_OK;
 }
 
+static void read_heap(const struct reading *r, const void *heap, struct reading_heap *h) {
+	struct heap_sums sums = { 0 };
+	memset(h, 0, sizeof *h);
+	h->number = GET(heap, HEAP_TAG) >> (r->number[N_OWNER_SHIFT] & 31);
+	h->is_locked = GET(heap, HEAP_LOCKED) != 0;
+	h->has_thread = GET(heap, HEAP_BINS) != 0 && !h->is_locked;
+	add_bins(r, heap, &h->counts, &sums);
+	add_outbox(r, heap, &sums);
+	add_counters(r, heap, &h->counts);
+	add_ops(r, GET(heap, HEAP_OPS), &h->counts);
+	for (unsigned sc = 1; sc < HAK_STATS_CLASSES; sc++) {
+		h->counts.cached_blocks += sums.cached[sc];
+		h->counts.cached += sums.cached[sc] * reading_class_size(r, sc);
+	}
+}
+
+enum reading_result reading_heaps(const struct reading *r, reading_heap_fn *visit, void *arg) {
+	struct reading_copy heap;
+	struct reading_heap h;
+	uint64_t at = get_word(r, r->root[ROOT_HEAPS]);
+	for (size_t n = 0; at != 0 && n < LIST_MOST; n++) {
+		if (!reading_copy(r, &heap, at, r->size[S_HEAP]))
+			return READING_GONE;
+		read_heap(r, heap.bytes, &h);
+		visit(arg, &h);
+		at = GET(heap.bytes, HEAP_NEXT);
+	}
+	return READING_OK;
+}
+
 /* ---- the rest ---- */
 
 static void add_nursery(const struct reading *r, struct hak_stats *st, uint64_t *live) {
