@@ -71,7 +71,7 @@ HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 		lifecycle_repair_if_due();
 	}
 	if (HAK_UNLIKELY(sample_has_blocks()))
-		sample_freed(ptr);
+		sample_freed(h, ptr);
 	bool ours = free_block_as(h, ptr, kind);
 	if (h != NULL)
 		heap_leave(h);

@@ -139,8 +139,6 @@ bool release_memory(struct heap *h, size_t keep) {
 static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 	unsigned sc = slab_class_at(s, block);
 	struct bin *b = &h->bins[sc];
-	if (HAK_UNLIKELY(h->sampling != NULL) && sampling_put(h, sc, block))
-		return;
 	/* What others need a hole for is not kept. */
 	if (slab_mosaic(s) != NULL && hak_size_classes[sc].size > MOSAIC_MAX_SIZE) {
 		heap_put_in_mosaic(h, s, block);
@@ -150,6 +148,8 @@ static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 		heap_make_room(h, sc);
 	b->room--;
 	bin_push(b, block);
+	if (HAK_UNLIKELY(h->sampling != NULL))
+		sampling_freed(h, sc);
 }
 
 bool block_is_locked_heaps(struct slab *s) {

@@ -303,8 +303,8 @@ static void *take_spare(struct heap_class *hc, struct bin *b) {
 
 void heap_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
-	struct bin *b = &h->bins[sc], full = *b;
 	sampling_bin_emptied(h, sc);
+	struct bin *b = &h->bins[sc], full = *b;
 	empty_bin(h, hc, b);
 	COUNT(h->count.bin_overflow);
 	if (hc->spare_count == 0) {
@@ -422,6 +422,7 @@ HAK_NOINLINE static void rescore(struct heap *h) {
 		struct heap_class *hc = &h->classes[sc];
 		if ((shrunk >> policy_band(sc) & 1) == 0 || hc->capacity <= policy_initial_capacity(sc))
 			continue;
+		sampling_bin_emptied(h, sc);
 		hc->capacity = (uint16_t)policy_initial_capacity(sc);
 		flush_bin(h, sc);
 	}

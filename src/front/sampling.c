@@ -8,6 +8,13 @@
 #include "os/os.h"
 #include "space/meta.h"
 
+enum {
+	MARK_USES = 1024,
+	MARK_WEIGHT_MOST = 1 << 20,
+	TURNS = 4,       /* how often a thread allocates what it had before it stops counting frees */
+	MARKS_LEAST = 16,
+};
+
 struct sampling_switch hak_sampling;
 
 /* ---- chance ---- */
@@ -40,12 +47,19 @@ double sampling_distance(uint64_t *state) {
 	return -ln((double)(next_random(state) >> 11 | 1) * 0x1p-53);
 }
 
-/* Draws the next sampled allocation of a class whose bin is empty. */
+/* The next marked block. */
 static void draw(struct sampling *s, unsigned sc) {
 	uint64_t bytes = (uint64_t)(sampling_distance(&s->random) * (double)s->mean);
 	uint64_t size = hak_size_classes[sc].size;
 	s->left[sc] = (int32_t)min_size(bytes / size, INT32_MAX);
 	s->point[sc] = (uint32_t)(bytes % size) + 1;
+}
+
+/* The mark of the block that enters now. */
+static struct mark take_mark(struct sampling *s, unsigned sc) {
+	struct mark m = { .point = s->point[sc], .weight = 1 };
+	draw(s, sc);
+	return m;
 }
 
 static void draw_large(struct sampling *s) {
@@ -83,18 +97,35 @@ static void set_tag(uint32_t tag) {
 }
 
 static void leave(struct heap *h) {
+	for (unsigned sc = 1; h->sampling != NULL && sc < SC_COUNT; sc++)
+		sampling_uncover(h, sc);
 	h->sampling = hak_tcache.sampling = NULL;
 	set_tag(h->tag);
 }
 
+/* Frees are counted for good, or as long as there may be much that was allocated before. */
+static void begin_counting(struct heap *h, struct sampling *s) {
+	s->marks_to_count = MARKS_LEAST + TURNS * (h->slabs << GRANULE_SHIFT) / s->mean;
+	s->counts_frees = hak_settings.sample_totals || h->slabs != 0;
+	hak_tcache.sampling = s->counts_frees ? s : NULL;
+	set_tag(s->counts_frees ? TAG_MATCHES_NONE : h->tag);
+}
+
+static void count_mark(struct heap *h, struct sampling *s) {
+	if (!s->counts_frees || hak_settings.sample_totals || --s->marks_to_count != 0)
+		return;
+	s->counts_frees = false;
+	hak_tcache.sampling = NULL;
+	set_tag(h->tag);
+}
+
 static void enter(struct heap *h, size_t mean) {
+	leave(h);
 	struct sampling *s = h->sampling_memory;
 	if (s == NULL)
 		s = h->sampling_memory = meta_alloc(sizeof *s);
-	if (s == NULL) {
-		leave(h); /* this thread goes without */
-		return;
-	}
+	if (s == NULL)
+		return; /* this thread goes without */
 	*s = (struct sampling){ .tag = h->tag, .mean = mean,
 	                        .random = os_facts.random[0] ^ os_cycles() ^ (uint64_t)h->tag << 32 };
 	h->sampling = s;
@@ -103,12 +134,16 @@ static void enter(struct heap *h, size_t mean) {
 		draw(s, sc);
 		sampling_bin_filled(h, sc);
 	}
-	hak_tcache.sampling = s;
-	set_tag(TAG_MATCHES_NONE);
+	begin_counting(h, s);
 }
 
 void sampling_follow(struct heap *h) {
-	h->sampling_seen = atomic_load_explicit(&hak_sampling.generation, memory_order_acquire);
+	uint32_t generation = atomic_load_explicit(&hak_sampling.generation, memory_order_acquire);
+	if (h->sampling_seen == generation) {
+		set_tag(h->tag);
+		return;
+	}
+	h->sampling_seen = generation;
 	size_t mean = atomic_load_explicit(&hak_sampling.mean, memory_order_relaxed);
 	if (mean != 0)
 		enter(h, mean);
@@ -123,64 +158,138 @@ static int32_t blocks_in_bin(const struct heap *h, unsigned sc) {
 	return link_is_end(link_decode(b->head)) ? 0 : h->classes[sc].capacity - b->room;
 }
 
-/* Adds blocks to the spare ones, which go home when there are enough. */
-static void put_aside(struct heap *h, unsigned sc, uintptr_t link, int32_t count) {
-	struct heap_class *hc = &h->classes[sc];
-	if (hc->spare_count != 0) {
-		hc->spare_count = 0;
-		heap_send_home(h, hc->spare);
-	}
-	hc->spare = link;
-	hc->spare_count = (uint16_t)count;
+static void empty_bin(struct heap *h, unsigned sc) {
+	h->bins[sc].head = heap_bin_end(h);
+	h->bins[sc].room = h->classes[sc].capacity;
 }
 
-/* Leaves the first `keep` of `count` blocks in the bin and puts the others aside. */
+/* The first `count` blocks of a list; `lastp` is set to the last of them. Returns the link to the others. */
+static uintptr_t skip(uintptr_t link, int32_t count, uintptr_t *lastp) {
+	for (*lastp = 0; count > 0; count--) {
+		*lastp = link_decode(link);
+		link = block_link(*lastp);
+	}
+	return link;
+}
+
+static void put_before_spare(struct heap_class *hc, uintptr_t link, int32_t count) {
+	uintptr_t last;
+	if (count == 0)
+		return;
+	if (hc->spare_count != 0) {
+		skip(link, count, &last);
+		block_set_link(last, hc->spare);
+	}
+	hc->spare = link;
+	hc->spare_count += (uint16_t)count;
+}
+
+/* What lies under the bin takes room in it. */
+static void take_room(struct heap *h, unsigned sc, int32_t blocks) {
+	struct heap_class *hc = &h->classes[sc];
+	blocks = (int32_t)min_size((size_t)blocks, hc->capacity - 1u);
+	h->sampling->taken[sc] = (uint16_t)blocks;
+	hc->capacity -= (uint16_t)blocks;
+	h->bins[sc].room -= blocks;
+}
+
+static void give_room(struct heap *h, unsigned sc) {
+	uint16_t *taken = &h->sampling->taken[sc];
+	h->classes[sc].capacity += *taken;
+	h->bins[sc].room += *taken;
+	*taken = 0;
+}
+
+void sampling_uncover(struct heap *h, unsigned sc) {
+	h->sampling->under[sc].point = 0;
+	give_room(h, sc);
+}
+
+/* Puts a marked block in the bin. */
+static void lay_on_top(struct heap *h, unsigned sc, struct mark m) {
+	struct sampling *s = h->sampling;
+	int32_t count = blocks_in_bin(h, sc), taken = s->taken[sc];
+	if (count >= h->classes[sc].capacity) {
+		heap_make_room(h, sc);
+		count = taken = 0;
+	}
+	give_room(h, sc);
+	put_before_spare(&h->classes[sc], h->bins[sc].head, count);
+	empty_bin(h, sc);
+	s->under[sc] = m;
+	take_room(h, sc, taken + count + 1);
+}
+
+/* Leaves the first `keep` of `count` blocks in the bin. */
 static void cut_bin(struct heap *h, unsigned sc, int32_t keep, int32_t count) {
 	struct bin *b = &h->bins[sc];
-	uintptr_t link = b->head, last = 0;
-	for (int32_t i = 0; i < keep; i++) {
-		last = link_decode(link);
-		link = block_link(last);
-	}
+	uintptr_t last, link = skip(b->head, keep, &last);
 	if (keep == 0)
 		b->head = heap_bin_end(h);
 	else
 		block_set_link(last, heap_bin_end(h));
 	b->room = h->classes[sc].capacity - keep;
-	put_aside(h, sc, link, count - keep);
-}
-
-void sampling_bin_emptied(struct heap *h, unsigned sc) {
-	if (HAK_UNLIKELY(h->sampling != NULL))
-		h->sampling->left[sc] += blocks_in_bin(h, sc);
+	put_before_spare(&h->classes[sc], link, count - keep);
 }
 
 void sampling_bin_filled(struct heap *h, unsigned sc) {
-	if (HAK_LIKELY(h->sampling == NULL))
+	struct sampling *s = h->sampling;
+	if (HAK_LIKELY(s == NULL))
 		return;
-	int32_t *left = &h->sampling->left[sc], count = blocks_in_bin(h, sc);
-	*left -= count;
-	if (*left >= 0)
+	int32_t left = s->left[sc], count = blocks_in_bin(h, sc);
+	if (left >= count) {
+		s->left[sc] = left - count;
 		return;
-	cut_bin(h, sc, count + *left, count);
-	*left = 0;
+	}
+	sampling_uncover(h, sc);
+	s->under[sc] = take_mark(s, sc);
+	cut_bin(h, sc, left, count);
+	take_room(h, sc, count - left);
 }
 
-bool sampling_put(struct heap *h, unsigned sc, uintptr_t block) {
+/* The marked block under the empty bin is given out: those below it come to light. */
+static struct mark take_under(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
-	if (h->sampling->left[sc] > 0) {
-		h->sampling->left[sc]--;
-		return false;
+	struct mark m = h->sampling->under[sc];
+	int32_t count = (int32_t)min_size(max_size(h->sampling->taken[sc], 1) - 1, hc->spare_count);
+	sampling_uncover(h, sc);
+	if (count <= 0)
+		return m;
+	struct bin *b = &h->bins[sc];
+	uintptr_t last;
+	b->head = hc->spare;
+	b->room = hc->capacity - count;
+	hc->spare_count -= (uint16_t)count;
+	if (hc->spare_count != 0) {
+		hc->spare = skip(b->head, count, &last);
+		block_set_link(last, heap_bin_end(h));
 	}
-	if (hc->spare_count == 0 || hc->spare_count >= hc->capacity) {
-		block_set_link(block, heap_bin_end(h));
-		put_aside(h, sc, link_encode(block), 1);
-	} else {
-		block_set_link(block, hc->spare);
-		hc->spare = link_encode(block);
-		hc->spare_count++;
-	}
-	return true;
+	sampling_bin_filled(h, sc);
+	return m;
+}
+
+void sampling_freed(struct heap *h, unsigned sc) {
+	struct sampling *s = h->sampling;
+	if (!s->counts_frees)
+		return;
+	if (s->left[sc] > 0)
+		s->left[sc]--;
+	else
+		lay_on_top(h, sc, take_mark(s, sc));
+}
+
+/* Whether a mark that has been used once more stays. */
+static bool outlives(struct sampling *s, struct mark *m) {
+	if (++m->uses < MARK_USES * (uint64_t)m->weight || m->weight == MARK_WEIGHT_MOST)
+		return true;
+	m->weight *= 2;
+	return (next_random(&s->random) & 1) != 0;
+}
+
+void sampling_return(struct heap *h, unsigned sc, struct mark m) {
+	/* Where frees are counted it is the blocks that are freed which are drawn, and there is none. */
+	if (!h->sampling->counts_frees && outlives(h->sampling, &m))
+		lay_on_top(h, sc, m);
 }
 
 /* ---- the allocations ---- */
@@ -193,20 +302,27 @@ static bool large_is_due(struct sampling *s, size_t size) {
 	return true;
 }
 
-bool sampling_is_due(struct heap *h, unsigned sc, size_t size) {
+enum sampling_what sampling_next(struct heap *h, unsigned sc, size_t size, struct mark *markp) {
 	struct sampling *s = h->sampling;
 	size = max_size(size, 1);
+	*markp = (struct mark){ .weight = 1 };
 	if (s->is_sampling || size > PTRDIFF_MAX)
-		return false;
+		return SAMPLING_NOT;
 	if (sc == 0)
-		return large_is_due(s, size);
+		return large_is_due(s, size) ? SAMPLING_BLOCK : SAMPLING_NOT;
 	if (blocks_in_bin(h, sc) != 0)
-		return false;
-	if (s->left[sc] > 0) {
+		return SAMPLING_NOT;
+	if (s->under[sc].point != 0) {
+		*markp = take_under(h, sc);
+	} else if (s->left[sc] > 0) {
 		s->left[sc]--;
-		return false;
+		return SAMPLING_NOT;
+	} else {
+		*markp = take_mark(s, sc);
 	}
-	bool is_in_request = s->point[sc] <= size;
-	draw(s, sc);
-	return is_in_request;
+	if (markp->point <= size) {
+		count_mark(h, s);
+		return SAMPLING_BLOCK;
+	}
+	return s->counts_frees ? SAMPLING_NOT : SAMPLING_MARK;
 }

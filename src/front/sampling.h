@@ -4,18 +4,37 @@
  *
  * Points lie on the stretch of all bytes a thread asks for, a mean distance apart and independent of each
  * other (a Poisson process). An allocation is sampled if at least one lies in its bytes, so with probability
- * 1 - exp(-size / mean) whatever came before. The fast path of malloc cannot count bytes. But such a process
- * splits by class, and within a class bytes are blocks: the K-th allocation from now on has the next point,
- * K geometric. Where the point lies in the block tells whether it is in the part that was asked for.
+ * 1 - exp(-size / mean) whatever came before. The fast paths of malloc and free cannot count bytes, nor
+ * allocations: a pair leaves the bin as it was. But what is allocated comes out of bins, and what comes into
+ * a bin from the slabs comes on the slow path. So it is the blocks that are drawn: of those that enter a bin
+ * each is *marked* with the probability of a point in its size, and whatever allocation takes a marked one is
+ * sampled, if the point lies in the part that it asked for.
  *
- * That K-th allocation takes the slow path by data. An allocation takes a block out of the bin, a free puts
- * one in, and
+ *   left   blocks that enter the bin before the next marked one: geometric, so it need not be drawn anew
+ *   bin    [ not marked ... ] end of the list, so the next allocation comes to the slow path
+ *   under  where the list ends there is a marked block
+ *   spare  [ not drawn ... ] the blocks below it, and then spare ones; they take room in the bin as ever
  *
- *   left = allocations before the sampled one - blocks in the bin
+ * A mark stays with its block. The program is given one of the profiler's heap in its place, which comes to
+ * the slow path when it is freed. Then the mark lies on top of the bin, where the block would, and the others
+ * in the bin are drawn again. What the thread freed and allocates again on the fast paths is not marked, and
+ * remains so.
  *
- * changes by frees alone. So the thread's tag is TAG_MATCHES_NONE meanwhile: frees go out of line
- * (sampling_free), where each lowers `left`; malloc runs as ever. A free that finds it 0 puts its block
- * aside, in the spare, and then the bin runs empty when the allocation is due.
+ * Why that is right: at any time every block, used or free, is marked with the same probability, independent
+ * of the others and of all that the program does. That holds as long as a block is drawn again whether it is
+ * marked or not: when it leaves the bin, which happens when it would without sampling (therefore the room),
+ * or when another block's mark comes back.
+ *
+ * So an estimate of what *lives* is as good as that from allocations each sampled by itself: blocks that
+ * live are different blocks. The estimate of what was allocated *in all* has the right expectation, too, but
+ * allocations that used one block are sampled together: n rounds through a bin of k blocks tell as much as k
+ * allocations. That is the price of fast paths that do nothing. Who needs better (sample_totals) has each free
+ * of a block counted as entering the bin, out of line: the thread's tag is TAG_MATCHES_NONE then, and every
+ * allocation is sampled by itself. A thread that had slabs before sampling began does so for a while, until
+ * most of its blocks of before, none of which is marked, have been drawn.
+ *
+ * A loop that allocates and frees a marked block is slow. So from MARK_USES uses on a mark is given up with
+ * probability 1/2 whenever its uses have doubled, and counts for twice as much if it is not.
  *
  * A thread follows the process's switch on its slow paths. `struct sampling` is its heap's, and touched as
  * the heap is.
@@ -27,14 +46,24 @@
 
 #include "front/heap.h"
 
+struct mark {
+	uint32_t point;  /* bytes of the block up to the point, 1 .. block size; 0: not marked */
+	uint32_t uses;
+	uint32_t weight; /* the marks that it stands for */
+};
+
 struct sampling {
-	uint32_t tag;             /* of the heap */
-	int32_t left[SC_COUNT];   /* see above; never negative between two calls */
-	uint32_t point[SC_COUNT]; /* bytes of the sampled block up to the point, 1 .. block size */
-	int64_t large_left;       /* bytes of blocks without a bin before the next point */
+	uint32_t tag;                /* of the heap */
+	int32_t left[SC_COUNT];      /* see above; never negative */
+	uint32_t point[SC_COUNT];    /* of the next marked block */
+	struct mark under[SC_COUNT];
+	uint16_t taken[SC_COUNT];    /* room in the bin for that and what is below it: off its capacity, too */
+	bool counts_frees;           /* as entering the bin */
+	uint64_t marks_to_count;     /* until it no longer does */
+	int64_t large_left;          /* bytes of blocks without a bin before the next point */
 	uint64_t random;
-	size_t mean;              /* bytes between points */
-	bool is_sampling;         /* amid a sample: what the thread allocates now is none */
+	size_t mean;                 /* bytes between points */
+	bool is_sampling;            /* amid a sample: what the thread allocates now is none */
 };
 
 /* The process's switch. */
@@ -55,26 +84,40 @@ void sampling_call_threads(bool try);
 void sampling_follow(struct heap *h);
 
 HAK_INLINE void sampling_look(struct heap *h) {
-	/* Acquire: the mean. */
-	if (HAK_UNLIKELY(h->sampling_seen != atomic_load_explicit(&hak_sampling.generation, memory_order_acquire)))
+	/* Acquire: the mean. A thread may be called when it has come already. */
+	if (HAK_UNLIKELY(h->sampling_seen != atomic_load_explicit(&hak_sampling.generation, memory_order_acquire) ||
+	                 (PAGEMAP_LOAD(&hak_tcache.tag) == TAG_MATCHES_NONE && hak_tcache.sampling == NULL)))
 		sampling_follow(h);
 }
 
-/* An allocation of `size` bytes that came to the slow path, in class `sc` (0: a large block): is it to be
-   sampled? Asked once for each, while sampling. */
-bool sampling_is_due(struct heap *h, unsigned sc, size_t size);
+/* An allocation of `size` bytes has come to the slow path, in class `sc` (0: a large block). Asked once for
+   each, while sampling. */
+enum sampling_what {
+	SAMPLING_NOT,
+	SAMPLING_BLOCK, /* it is sampled */
+	SAMPLING_MARK,  /* it is not, but took the mark, which is to come back when it is freed */
+};
+enum sampling_what sampling_next(struct heap *h, unsigned sc, size_t size, struct mark *markp);
 
-/* tcache_free for a thread that is sampling. */
+/* The thread of `h` has freed the block that was given in the marked one's place. */
+void sampling_return(struct heap *h, unsigned sc, struct mark m);
+
+/* tcache_free for a thread that counts its frees. */
 HAK_INLINE bool sampling_free(void *ptr) {
 	struct sampling *s = hak_tcache.sampling;
 	return s != NULL && HAK_LIKELY(bins_free(hak_tcache.bin, &s->tag, s->left, ptr));
 }
 
-/* A free on the slow path. True: the block was put aside. */
-bool sampling_put(struct heap *h, unsigned sc, uintptr_t block);
+/* A free on the slow path has put a block in the bin. */
+void sampling_freed(struct heap *h, unsigned sc);
 
-/* The bin is about to be emptied other than by allocations; has been filled other than by frees. */
-void sampling_bin_emptied(struct heap *h, unsigned sc);
+/* The bin is about to be emptied other than by allocations, or its capacity to be changed other than by some
+   blocks; has been filled other than by frees. */
+void sampling_uncover(struct heap *h, unsigned sc);
+HAK_INLINE void sampling_bin_emptied(struct heap *h, unsigned sc) {
+	if (HAK_UNLIKELY(h->sampling != NULL))
+		sampling_uncover(h, sc);
+}
 void sampling_bin_filled(struct heap *h, unsigned sc);
 
 /* -ln of a number that is uniform in (0, 1): the distance to the next point, in means. `state` is the

@@ -3,8 +3,11 @@
 
 #include <string.h>
 
-/* A list longer than this has become a ring under our eyes. */
-enum { LIST_MOST = 1 << 24 };
+enum {
+	LIST_MOST = 1 << 20,  /* a longer list has become a ring under our eyes */
+	NUMBER_MOST = 1 << 12, /* of what there is an array of */
+	SHIFT_MOST = 32,
+};
 
 /* ---- memory ---- */
 
@@ -58,6 +61,46 @@ static bool get_layout(struct reading *r, uint64_t from) {
 		get_table(r, &from, count[2], r->number, DESCRIPTOR_NUMBERS);
 }
 
+/* ---- is it a layout? What is read may be nothing of ours, or be made to harm us. ---- */
+
+#define SIZE(id, structure) SIZE_OF_##structure = S_##id,
+enum {
+#include "observe/descriptor.def"
+};
+#undef SIZE
+
+/* Of each field the structure it is in. */
+static const uint8_t structure_of[DESCRIPTOR_FIELDS] = {
+#define FIELD(id, structure, member) [F_##id] = SIZE_OF_##structure,
+#include "observe/descriptor.def"
+#undef FIELD
+};
+
+static bool fits(const struct reading *r, enum descriptor_field array, uint64_t count, uint64_t size) {
+	return count <= NUMBER_MOST && count * size <= (r->field[array] & 0xffff);
+}
+
+/* Fields lie in their structures, structures in a copy, arrays in their fields; what is counted is countable. */
+static bool is_layout(const struct reading *r) {
+	for (unsigned i = 0; i < DESCRIPTOR_FIELDS; i++)
+		if ((r->field[i] & 0xffff) != 0 && offset_of(r, i) + (r->field[i] & 0xffff) > r->size[structure_of[i]])
+			return false;
+	for (unsigned i = 0; i < DESCRIPTOR_FIELDS; i++)
+		if ((r->field[i] & 0xffff) == 0 && r->field[i] != 0)
+			return false;
+	for (unsigned i = 0; i < DESCRIPTOR_SIZES; i++)
+		if (r->size[i] > READING_COPY_MAX && i != S_MOSAIC)
+			return false;
+	const uint32_t *n = r->number;
+	return r->size[S_SLAB] != 0 && r->size[S_LARGE] != 0 && n[N_GRANULE_SHIFT] <= SHIFT_MOST &&
+		n[N_SETTINGS] <= NUMBER_MOST && n[N_CHUNK_SLABS] <= NUMBER_MOST && n[N_CHUNK_LARGES] <= NUMBER_MOST &&
+		n[N_SUPERSLAB_GRANULES] <= NUMBER_MOST && n[N_SLOTS] <= NUMBER_MOST &&
+		fits(r, F_HEAP_CLASSES, n[N_CLASSES], r->size[S_HEAP_CLASS]) &&
+		fits(r, F_HEAP_WARM, n[N_BANDS], r->size[S_WARM]) &&
+		fits(r, F_HEAP_OUTBOX, n[N_SLOTS], r->size[S_SLOT]) &&
+		fits(r, F_OPS_ALLOCS, n[N_CLASSES], 8) && fits(r, F_OPS_FREES, n[N_CLASSES], 8);
+}
+
 static uint64_t target(uint64_t address, size_t member, int64_t offset) {
 	return address + member + (uint64_t)offset;
 }
@@ -84,6 +127,8 @@ enum reading_result reading_open(struct reading *r, uint64_t address) {
 	if (!get_bytes(r, TARGET(d, address, to_roots), r->root, roots * sizeof *r->root) ||
 	    !get_layout(r, TARGET(d, address, to_layout)))
 		return READING_GONE;
+	if (!is_layout(r))
+		return READING_OTHER_VERSION;
 	return r->root[ROOT_HEAPS] != 0 ? READING_OK : READING_NOT_STARTED;
 }
 
@@ -345,6 +390,36 @@ static enum reading_result read_heaps(const struct reading *r, struct hak_stats 
 	return READING_OK;
 }
 
+static void read_heap(const struct reading *r, const void *heap, struct reading_heap *h) {
+	struct heap_sums sums = { 0 };
+	memset(h, 0, sizeof *h);
+	h->number = GET(heap, HEAP_TAG) >> (r->number[N_OWNER_SHIFT] & 31);
+	h->is_locked = GET(heap, HEAP_LOCKED) != 0;
+	h->has_thread = GET(heap, HEAP_BINS) != 0 && !h->is_locked;
+	add_bins(r, heap, &h->counts, &sums);
+	add_outbox(r, heap, &sums);
+	add_counters(r, heap, &h->counts);
+	add_ops(r, GET(heap, HEAP_OPS), &h->counts);
+	for (unsigned sc = 1; sc < HAK_STATS_CLASSES; sc++) {
+		h->counts.cached_blocks += sums.cached[sc];
+		h->counts.cached += sums.cached[sc] * reading_class_size(r, sc);
+	}
+}
+
+enum reading_result reading_heaps(const struct reading *r, reading_heap_fn *visit, void *arg) {
+	struct reading_copy heap;
+	struct reading_heap h;
+	uint64_t at = get_word(r, r->root[ROOT_HEAPS]);
+	for (size_t n = 0; at != 0 && n < LIST_MOST; n++) {
+		if (!reading_copy(r, &heap, at, r->size[S_HEAP]))
+			return READING_GONE;
+		read_heap(r, heap.bytes, &h);
+		visit(arg, &h);
+		at = GET(heap.bytes, HEAP_NEXT);
+	}
+	return READING_OK;
+}
+
 /* ---- the rest ---- */
 
 static void add_nursery(const struct reading *r, struct hak_stats *st, uint64_t *live) {
@@ -430,6 +505,12 @@ static void add_space(const struct reading *r, struct hak_stats *st) {
 	st->resident = (in_use << shift) + st->dirty + st->bigcache + st->metadata;
 }
 
+/* `waste`: of a block, in the mean. */
+static uint64_t unused_of(const struct hak_stats_class *c, double waste) {
+	double bytes = waste * (double)c->live;
+	return bytes < 0x1p63 ? (uint64_t)bytes : 0;
+}
+
 /* Blocks not at home, less those in caches, are with the program. */
 static void settle_classes(struct hak_stats *st, const uint64_t *out, const struct heap_sums *sums) {
 	for (size_t sc = 1; sc < st->classes; sc++) {
@@ -438,7 +519,7 @@ static void settle_classes(struct hak_stats *st, const uint64_t *out, const stru
 		c->live = out[sc] - cached;
 		c->cached += cached;
 		if (sums->samples[sc] != 0)
-			c->unused = (uint64_t)((double)sums->waste[sc] / (double)sums->samples[sc] * (double)c->live);
+			c->unused = unused_of(c, (double)sums->waste[sc] / (double)sums->samples[sc]);
 		st->live += c->live * c->size;
 		st->live_blocks += c->live;
 		st->unused += c->unused;

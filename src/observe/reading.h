@@ -76,6 +76,16 @@ enum reading_result reading_slabs(const struct reading *r, reading_slab_fn *visi
 enum reading_result reading_larges(const struct reading *r, reading_large_fn *visit, void *arg);
 enum reading_result reading_superslabs(const struct reading *r, reading_superslab_fn *visit, void *arg);
 
+/* A thread's part, or one of a heap that has no thread: of `counts` all that is counted by thread, and `cached`
+   bytes and blocks. */
+struct reading_heap {
+	uint64_t number;
+	bool has_thread, is_locked; /* locked: a first-class heap, or one of HAKMEM's own */
+	struct hak_stats counts;
+};
+typedef void reading_heap_fn(void *arg, const struct reading_heap *heap);
+enum reading_result reading_heaps(const struct reading *r, reading_heap_fn *visit, void *arg);
+
 /* Usable size of blocks of a class; 0: no such class. */
 uint64_t reading_class_size(const struct reading *r, unsigned sc);
 

@@ -15,8 +15,11 @@ enum { TABLE_BITS = 15, TABLE = 1 << TABLE_BITS };
 struct block {
 	struct block *next; /* of the same hash, or unused */
 	uintptr_t addr;
-	struct site *site;
+	struct site *site;  /* NULL: it is not sampled, but has a mark */
 	const struct locked_heap *of; /* a first-class heap; NULL: none */
+	const struct heap *by; /* who has given it out; NULL: that does not matter */
+	unsigned sc;
+	struct mark mark;   /* goes back to that heap */
 };
 
 /* By hash. Chains are under the lock; whether one is empty may be asked without. */
@@ -188,72 +191,99 @@ static struct block *new_block_locked(void) {
 	return b;
 }
 
-static void add_locked(uintptr_t addr, struct site *site, const struct locked_heap *of) {
-	struct block *b = new_block_locked(), **chain = chain_of(addr);
+static void count_locked(const struct block *b, size_t count) {
+	if (b->site != NULL)
+		__atomic_store_n(&b->site->live, b->site->live + count, __ATOMIC_RELAXED);
+}
+
+static void add_locked(const struct block *what) {
+	struct block *b = new_block_locked(), **chain = chain_of(what->addr);
 	if (b == NULL)
 		return;
-	*b = (struct block){ .next = *chain, .addr = addr, .site = site, .of = of };
+	*b = *what;
+	b->next = *chain;
 	__atomic_store_n(chain, b, __ATOMIC_RELAXED);
-	__atomic_store_n(&site->live, site->live + 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&site->total, site->total + 1, __ATOMIC_RELAXED);
+	count_locked(b, b->mark.weight);
+	if (b->site != NULL)
+		__atomic_store_n(&b->site->total, b->site->total + b->mark.weight, __ATOMIC_RELAXED);
 }
 
 static void remove_locked(struct block **at) {
 	struct block *b = *at;
 	__atomic_store_n(at, b->next, __ATOMIC_RELAXED);
-	__atomic_store_n(&b->site->live, b->site->live - 1, __ATOMIC_RELAXED);
+	count_locked(b, -(size_t)b->mark.weight);
 	b->next = sample.unused;
 	sample.unused = b;
 }
 
-static void record(struct heap *h, void *ptr, size_t size, const struct locked_heap *of, const void *caller) {
+/* `what`: the block but for its site. */
+static void record(struct heap *h, struct block *what, size_t size, const void *caller) {
 	struct stack stack;
 	h->sampling->is_sampling = true;
 	stack_capture(&stack, caller);
 	stack_leave_out_own(&stack);
 	h->sampling->is_sampling = false;
 	lock_acquire(&sample.lock);
-	struct site *site = site_locked(size, &stack);
-	if (site != NULL)
-		add_locked((uintptr_t)ptr, site, of);
+	what->site = site_locked(size, &stack);
+	if (what->site != NULL)
+		add_locked(what);
+	lock_release(&sample.lock);
+}
+
+static void record_mark(const struct block *what) {
+	lock_acquire(&sample.lock);
+	add_locked(what);
 	lock_release(&sample.lock);
 }
 
 void *sample_alloc(struct heap *h, size_t size, size_t align, bool zero, const void *caller) {
-	unsigned sc = alloc_class(size, align);
-	if (!sampling_is_due(h, sc, size))
-		return alloc_block(h, size, align, zero);
-	void *p = sc != 0 ? locked_heap_alloc(sample.heap, size, align, zero) : alloc_block(h, size, align, zero);
-	if (p != NULL)
-		record(h, p, size, NULL, caller);
-	else if (sc != 0)
+	struct block b = { .sc = alloc_class(size, align) };
+	enum sampling_what what = sampling_next(h, b.sc, size, &b.mark);
+	void *p = NULL;
+	if (what != SAMPLING_NOT && b.sc != 0)
+		p = locked_heap_alloc(sample.heap, size, align, zero);
+	b.by = p != NULL ? h : NULL;
+	if (p == NULL)
 		p = alloc_block(h, size, align, zero);
+	b.addr = (uintptr_t)p;
+	if (what == SAMPLING_BLOCK && p != NULL)
+		record(h, &b, size, caller);
+	else if (what == SAMPLING_MARK && b.by != NULL)
+		record_mark(&b);
 	return p;
 }
 
-void sample_heap_block(struct heap *h, struct locked_heap *of, void *ptr, size_t size, const void *caller) {
-	if (sampling_is_due(h, 0, size))
-		record(h, ptr, size, of, caller);
+/* A block that has no mark. */
+static void record_if_due(struct heap *h, struct block b, size_t size, const void *caller) {
+	if (sampling_next(h, 0, size, &b.mark) == SAMPLING_BLOCK)
+		record(h, &b, size, caller);
 }
 
-void sample_freed(const void *ptr) {
-	struct block **at = chain_of((uintptr_t)ptr);
+void sample_heap_block(struct heap *h, struct locked_heap *of, void *ptr, size_t size, const void *caller) {
+	record_if_due(h, (struct block){ .addr = (uintptr_t)ptr, .of = of }, size, caller);
+}
+
+void sample_freed(struct heap *h, const void *ptr) {
+	struct block **at = chain_of((uintptr_t)ptr), b = { .by = NULL };
 	/* Relaxed: who frees the block has it from whoever was given it after it was entered. */
 	if (HAK_LIKELY(__atomic_load_n(at, __ATOMIC_RELAXED) == NULL))
 		return;
 	lock_acquire(&sample.lock);
 	for (; *at != NULL; at = &(*at)->next)
 		if ((*at)->addr == (uintptr_t)ptr) {
+			b = **at;
 			remove_locked(at);
 			break;
 		}
 	lock_release(&sample.lock);
+	if (b.by != NULL && b.by == h && h->sampling != NULL)
+		sampling_return(h, b.sc, b.mark);
 }
 
 void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, const void *caller) {
-	sample_freed(old);
-	if (h != NULL && h->sampling != NULL && sampling_is_due(h, 0, size))
-		record(h, ptr, size, NULL, caller);
+	sample_freed(h, old);
+	if (h != NULL && h->sampling != NULL)
+		record_if_due(h, (struct block){ .addr = (uintptr_t)ptr }, size, caller);
 }
 
 void sample_heap_destroyed(const struct locked_heap *of) {

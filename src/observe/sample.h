@@ -26,7 +26,7 @@ struct site {
 	struct site *next_alike; /* under the lock */
 	uint64_t hash;
 	size_t size;             /* bytes asked for */
-	size_t live, total;      /* blocks; written under the lock, read by anybody */
+	size_t live, total;      /* blocks, weighted; written under the lock, read by anybody */
 	unsigned depth;
 	uintptr_t frame[];
 };
@@ -62,8 +62,8 @@ HAK_INLINE bool sample_has_blocks(void) {
 	return __atomic_load_n(&hak_sample_blocks, __ATOMIC_RELAXED) != NULL;
 }
 
-/* Any block of the program is about to be freed. With sample_has_blocks only. */
-void sample_freed(const void *ptr);
+/* Any block of the program is about to be freed. With sample_has_blocks only. `h`: NULL or the thread's. */
+void sample_freed(struct heap *h, const void *ptr);
 
 /* The block, a large one, is `size` bytes from here on, at another place maybe. `h`: NULL or the thread's. */
 void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, const void *caller);

@@ -26,3 +26,9 @@ int misused(const char *format, ...) {
 	fputs("Try 'hakmem --help'.\n", stderr);
 	return TOOL_USAGE;
 }
+
+void make_printable(char *text) {
+	for (; *text != '\0'; text++)
+		if (*text < ' ' || *text > '~')
+			*text = '?';
+}

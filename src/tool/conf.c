@@ -52,8 +52,11 @@ static int show(const char *text) {
 	if (why != TOOL_OK)
 		return (int)process_complain(&p, why);
 	struct reading_setting s;
-	for (unsigned row = 0; reading_setting(&p.reading, row, &s); row++)
+	for (unsigned row = 0; reading_setting(&p.reading, row, &s); row++) {
+		make_printable(s.name);
+		make_printable(s.value);
 		printf("%s = %s\n", s.name, s.value);
+	}
 	return TOOL_OK;
 }
 

@@ -92,7 +92,7 @@ static enum tool_exit collect(struct map *m, struct process *p) {
 	for (unsigned sc = 1; sc < MAP_CLASSES; sc++)
 		m->class_size[sc] = reading_class_size(r, sc);
 	snprintf(m->title, sizeof m->title, "%s[%d]", p->name, (int)p->pid);
-	return result == READING_OK ? TOOL_OK : TOOL_NO_PROCESS;
+	return process_why(p, result);
 }
 
 /* ---- as text ---- */

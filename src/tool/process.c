@@ -14,8 +14,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+enum { READS_MOST = 1 << 22 }; /* a few seconds; 100 GiB of small blocks take a tenth of it */
+
 static bool copy_from(void *arg, uint64_t from, void *to, size_t size) {
-	const struct process *p = arg;
+	struct process *p = arg;
+	if (p->reads == 0)
+		return false;
+	p->reads--;
 	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)from, size };
 	return process_vm_readv(p->pid, &local, 1, &remote, 1, 0) == (ssize_t)size;
 }
@@ -107,9 +112,7 @@ static void read_name(struct process *p) {
 	if (fgets(p->name, sizeof p->name, comm) == NULL)
 		strcpy(p->name, "?");
 	p->name[strcspn(p->name, "\n")] = '\0';
-	for (char *c = p->name; *c != '\0'; c++)
-		if (*c < ' ' || *c > '~')
-			*c = '?';
+	make_printable(p->name);
 	fclose(comm);
 }
 
@@ -132,7 +135,9 @@ static enum tool_exit try_memory(struct process *p) {
 	return errno == ESRCH ? TOOL_NO_PROCESS : errno == EPERM ? TOOL_NO_PERMISSION : TOOL_FAILED;
 }
 
-static enum tool_exit of_reading(enum reading_result result) {
+enum tool_exit process_why(const struct process *p, enum reading_result result) {
+	if (p->reads == 0)
+		return TOOL_FAILED;
 	switch (result) {
 	case READING_OK: return TOOL_OK;
 	case READING_GONE: return TOOL_NO_PROCESS;
@@ -146,6 +151,7 @@ enum tool_exit process_open(struct process *p, pid_t pid) {
 	uint64_t address;
 	memset(p, 0, sizeof *p);
 	p->pid = pid;
+	p->reads = READS_MOST;
 	p->reading.copy = copy_from;
 	p->reading.arg = p;
 	read_name(p);
@@ -153,11 +159,11 @@ enum tool_exit process_open(struct process *p, pid_t pid) {
 	enum tool_exit why = try_memory(p);
 	if (why == TOOL_OK)
 		why = find_descriptor(p, &address);
-	return why == TOOL_OK ? of_reading(reading_open(&p->reading, address)) : why;
+	return why == TOOL_OK ? process_why(p, reading_open(&p->reading, address)) : why;
 }
 
 enum tool_exit process_stats(struct process *p, struct hak_stats *stats) {
-	return of_reading(reading_stats(&p->reading, stats));
+	return process_why(p, reading_stats(&p->reading, stats));
 }
 
 enum tool_exit process_complain(const struct process *p, enum tool_exit why) {

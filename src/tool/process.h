@@ -12,11 +12,15 @@ struct process {
 	pid_t pid;
 	char name[64];     /* of the program; "?" if it is not known */
 	uint64_t resident; /* bytes, as the system counts: all of the process */
+	uint64_t reads;    /* that may follow: a process that wants to can give us lists without end */
 	struct reading reading;
 };
 
 /* Finds HAKMEM in the process and learns how to read it. TOOL_OK, or why not. */
 enum tool_exit process_open(struct process *p, pid_t pid);
+
+/* What a result of reading an opened process means. */
+enum tool_exit process_why(const struct process *p, enum reading_result result);
 
 /* The statistics of an opened process. */
 enum tool_exit process_stats(struct process *p, struct hak_stats *stats);

@@ -63,10 +63,13 @@ static int profile(const struct process *p, int number, const char *pattern, lon
 	for (int i = 0; code == TOOL_OK && i < 5; i++) {
 		pause_for(i != 0);
 		if (stat(path, &st) == 0 && st.st_mtime >= begun && st.st_size > 0) {
-			puts(realpath(path, real) != NULL ? real : path);
+			char *shown = realpath(path, real) != NULL ? real : path;
+			make_printable(shown);
+			puts(shown);
 			return TOOL_OK;
 		}
 	}
+	make_printable(path);
 	if (code == TOOL_OK)
 		complain("process %d has written no profile to %s", (int)p->pid, path);
 	return code != TOOL_OK ? code : TOOL_FAILED;

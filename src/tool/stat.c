@@ -10,7 +10,7 @@
 
 struct wish {
 	pid_t pid;
-	bool all;
+	bool all, threads;
 	enum hak_stats_format format;
 	double watch; /* seconds; 0: once */
 	int shown;    /* processes */
@@ -35,6 +35,33 @@ static void print_json(const struct process *p, const struct hak_stats *st) {
 	puts("}");
 }
 
+/* ---- by thread ---- */
+
+static void print_heap(void *arg, const struct reading_heap *h) {
+	const struct hak_stats *c = &h->counts;
+	uint64_t refills[] = { c->refill_spare, c->refill_own, c->refill_carve, c->refill_ready, c->refill_inbox,
+	                       c->refill_adopt, c->refill_hole, c->refill_fresh };
+	uint64_t frees[] = { c->full_bins, c->home_blocks, c->remote_blocks, c->drained_blocks };
+	printf("%5llu %-6s %7s %9llu", (unsigned long long)h->number,
+	       h->is_locked ? "locked" : h->has_thread ? "thread" : "idle", amount_of(c->cached).text,
+	       (unsigned long long)c->bin_misses);
+	for (size_t i = 0; i < sizeof refills / sizeof *refills; i++)
+		printf(" %8llu", (unsigned long long)refills[i]);
+	for (size_t i = 0; i < sizeof frees / sizeof *frees; i++)
+		printf(" %9llu", (unsigned long long)frees[i]);
+	putchar('\n');
+}
+
+static enum tool_exit show_threads(const struct process *p) {
+	printf("%s[%d], HAKMEM %s: what each heap has cached, where its blocks came from and went\n", p->name,
+	       (int)p->pid, p->reading.version);
+	printf("%5s %-6s %7s %9s %8s %8s %8s %8s %8s %8s %8s %8s %9s %9s %9s %9s\n", "HEAP", "IS", "CACHED", "MISSES",
+	       "SPARE", "OWN", "CARVE", "READY", "INBOX", "ADOPT", "HOLE", "FRESH", "FULL", "HOME", "REMOTE", "DRAINED");
+	return process_why(p, reading_heaps(&p->reading, print_heap, NULL));
+}
+
+/* ---- in all ---- */
+
 static void print_stats(const struct process *p, const struct hak_stats *st, enum hak_stats_format format) {
 	if (format == HAK_STATS_JSON) {
 		print_json(p, st);
@@ -50,6 +77,11 @@ static enum tool_exit show(struct wish *w, pid_t pid) {
 	struct process p;
 	struct hak_stats st;
 	enum tool_exit why = process_open(&p, pid);
+	if (why == TOOL_OK && w->threads) {
+		why = show_threads(&p);
+		w->shown += why == TOOL_OK;
+		return why == TOOL_OK || w->all ? why : process_complain(&p, why);
+	}
 	if (why == TOOL_OK)
 		why = process_stats(&p, &st);
 	if (why == TOOL_OK) {
@@ -79,6 +111,8 @@ static bool parse(struct wish *w, int argc, char **argv) {
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--all") == 0) {
 			w->all = true;
+		} else if (strcmp(argv[i], "--threads") == 0) {
+			w->threads = true;
 		} else if (strcmp(argv[i], "--json") == 0) {
 			w->format = HAK_STATS_JSON;
 		} else if (strcmp(argv[i], "--openmetrics") == 0) {
@@ -93,6 +127,8 @@ static bool parse(struct wish *w, int argc, char **argv) {
 	}
 	if (w->all == (w->pid != 0))
 		return misused("stat: which process? Either an id or --all") == TOOL_OK;
+	if (w->threads && w->format != HAK_STATS_TEXT)
+		return misused("stat: --threads is a table, neither --json nor --openmetrics") == TOOL_OK;
 	return true;
 }
 
@@ -112,7 +148,7 @@ static int run(int argc, char **argv) {
 const struct command command_stat = {
 	.name = "stat",
 	.summary = "statistics of a running process",
-	.usage = "usage: hakmem stat PID | --all [--json | --openmetrics] [--watch SECONDS]\n"
+	.usage = "usage: hakmem stat PID | --all [--json | --openmetrics | --threads] [--watch SECONDS]\n"
 	         "\n"
 	         "Reads a process that uses HAKMEM from its memory, without stopping it. Nothing needs to\n"
 	         "be switched on in it.\n"
@@ -120,6 +156,10 @@ const struct command command_stat = {
 	         "  --all             every process that may be read\n"
 	         "  --json            a JSON object per process, in a line\n"
 	         "  --openmetrics     as Prometheus and its like read it\n"
+	         "  --threads         a line per heap, of which each thread has one: bytes cached, requests that\n"
+	         "                    found no cached block, from where caches were filled, and of freed blocks\n"
+	         "                    those beyond a full cache, home in their slabs, freed for other threads and\n"
+	         "                    by them\n"
 	         "  --watch SECONDS   again and again\n",
 	.run = run,
 };

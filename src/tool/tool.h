@@ -36,4 +36,7 @@ __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 /* complain, then how to get help; TOOL_USAGE. */
 __attribute__((format(printf, 1, 2))) int misused(const char *format, ...);
 
+/* Puts '?' for what is not plain ASCII: text from another process may be made for our terminal. */
+void make_printable(char *text);
+
 #endif
