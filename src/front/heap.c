@@ -538,6 +538,7 @@ void heap_retire(struct heap *h) {
 	heap_flush(h);
 	h->sampling = NULL;
 	h->sampling_seen = 0;
+	h->is_watched = false;
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	if (hak_settings.adopt) {
 		heap_for_each_slab(h, disown_slab);
@@ -558,6 +559,23 @@ void heap_destroy_slabs(struct heap *h) {
 	heap_for_each_slab(h, destroy_slab);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	put_idle(h);
+}
+
+void heap_call_threads(bool try) {
+	if (hak_settings.secure != 0)
+		return; /* all of them do, always; `bins` are not threads' */
+	if (!try)
+		lock_acquire(&registry.lock);
+	else if (!lock_try(&registry.lock))
+		return;
+	/* A heap loses its bins under the lock, so these are of living threads. Relaxed: a thread that does
+	   not see it yet sees it soon; one whose operations are counted is always on the slow path. */
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
+		struct bin *bins = __atomic_load_n(&h->bins, __ATOMIC_RELAXED);
+		if (bins != NULL && h->ops == NULL && !h->locked && !h->forsaken)
+			__atomic_store_n(&tcache_of_bins(bins)->tag, TAG_MATCHES_NONE, __ATOMIC_RELAXED);
+	}
+	lock_release(&registry.lock);
 }
 
 void heap_registry_reset(void) {

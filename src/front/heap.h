@@ -104,6 +104,9 @@ struct heap {
 	struct sampling *sampling; /* NULL: not sampling; front/sampling.h */
 	struct sampling *sampling_memory; /* NULL: never did */
 	uint32_t sampling_seen;  /* generation of the switch that the thread follows */
+	uint32_t bursts_seen;    /* front/watch.h, and what follows */
+	bool is_watched;
+	struct watch *watch;     /* NULL: never was */
 	size_t slabs;            /* in the lists */
 	uint8_t sparse_class;    /* where the search for a sparse slab goes on */
 	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
@@ -181,6 +184,16 @@ void heap_forget_free(struct heap *h);
 void heap_forsake(struct heap *h);
 
 struct lock *heap_registry_lock(void);
+
+/* Makes the threads that run on their fast paths come by the slow one at their next free. Takes the lock of
+   the registry; does nothing if that is taken and `try`. */
+void heap_call_threads(bool try);
+
+/* The thread has come, and for nothing: its frees are quick again. */
+HAK_INLINE void heap_answer(const struct heap *h) {
+	if (HAK_UNLIKELY(PAGEMAP_LOAD(&hak_tcache.tag) == TAG_MATCHES_NONE && hak_tcache.counted == NULL))
+		tcache_count_frees(NULL, h->tag);
+}
 
 /* After fork with that lock held by a thread that is gone: forgets the idle heaps. */
 void heap_registry_reset(void);

@@ -44,7 +44,7 @@ double sampling_distance(uint64_t *state) {
 static void draw(struct sampling *s, unsigned sc) {
 	uint64_t bytes = (uint64_t)(sampling_distance(&s->random) * (double)s->mean);
 	uint64_t size = hak_size_classes[sc].size;
-	s->left[sc] = (int32_t)min_size(bytes / size, INT32_MAX);
+	s->frees.left[sc] = (int32_t)min_size(bytes / size, INT32_MAX);
 	s->point[sc] = (uint32_t)(bytes % size) + 1;
 }
 
@@ -63,28 +63,10 @@ void sampling_set(size_t mean) {
 	atomic_fetch_add_explicit(&hak_sampling.generation, 1, memory_order_release);
 }
 
-void sampling_call_threads(bool try) {
-	if (!try)
-		lock_acquire(heap_registry_lock());
-	else if (!lock_try(heap_registry_lock()))
-		return;
-	/* A heap loses its bins under the lock, so these are of living threads. Relaxed: a thread that does
-	   not see it yet sees it soon; one whose operations are counted is always on the slow path. */
-	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
-		struct bin *bins = __atomic_load_n(&h->bins, __ATOMIC_RELAXED);
-		if (bins != NULL && h->ops == NULL && !h->locked && !h->forsaken)
-			__atomic_store_n(&tcache_of_bins(bins)->tag, TAG_MATCHES_NONE, __ATOMIC_RELAXED);
-	}
-	lock_release(heap_registry_lock());
-}
-
-static void set_tag(uint32_t tag) {
-	__atomic_store_n(&hak_tcache.tag, tag, __ATOMIC_RELAXED);
-}
-
 static void leave(struct heap *h) {
-	h->sampling = hak_tcache.sampling = NULL;
-	set_tag(h->tag);
+	h->sampling = NULL;
+	h->is_watched = false;
+	tcache_count_frees(NULL, h->tag);
 }
 
 static void enter(struct heap *h, size_t mean) {
@@ -95,7 +77,7 @@ static void enter(struct heap *h, size_t mean) {
 		leave(h); /* this thread goes without */
 		return;
 	}
-	*s = (struct sampling){ .tag = h->tag, .mean = mean,
+	*s = (struct sampling){ .frees.tag = h->tag, .mean = mean,
 	                        .random = os_facts.random[0] ^ os_cycles() ^ (uint64_t)h->tag << 32 };
 	h->sampling = s;
 	draw_large(s);
@@ -103,8 +85,8 @@ static void enter(struct heap *h, size_t mean) {
 		draw(s, sc);
 		sampling_bin_filled(h, sc);
 	}
-	hak_tcache.sampling = s;
-	set_tag(TAG_MATCHES_NONE);
+	h->is_watched = false;
+	tcache_count_frees(&s->frees, h->tag);
 }
 
 void sampling_follow(struct heap *h) {
@@ -152,13 +134,13 @@ static void cut_bin(struct heap *h, unsigned sc, int32_t keep, int32_t count) {
 
 void sampling_bin_emptied(struct heap *h, unsigned sc) {
 	if (HAK_UNLIKELY(h->sampling != NULL))
-		h->sampling->left[sc] += blocks_in_bin(h, sc);
+		h->sampling->frees.left[sc] += blocks_in_bin(h, sc);
 }
 
 void sampling_bin_filled(struct heap *h, unsigned sc) {
 	if (HAK_LIKELY(h->sampling == NULL))
 		return;
-	int32_t *left = &h->sampling->left[sc], count = blocks_in_bin(h, sc);
+	int32_t *left = &h->sampling->frees.left[sc], count = blocks_in_bin(h, sc);
 	*left -= count;
 	if (*left >= 0)
 		return;
@@ -168,8 +150,8 @@ void sampling_bin_filled(struct heap *h, unsigned sc) {
 
 bool sampling_put(struct heap *h, unsigned sc, uintptr_t block) {
 	struct heap_class *hc = &h->classes[sc];
-	if (h->sampling->left[sc] > 0) {
-		h->sampling->left[sc]--;
+	if (h->sampling->frees.left[sc] > 0) {
+		h->sampling->frees.left[sc]--;
 		return false;
 	}
 	if (hc->spare_count == 0 || hc->spare_count >= hc->capacity) {
@@ -202,8 +184,8 @@ bool sampling_is_due(struct heap *h, unsigned sc, size_t size) {
 		return large_is_due(s, size);
 	if (blocks_in_bin(h, sc) != 0)
 		return false;
-	if (s->left[sc] > 0) {
-		s->left[sc]--;
+	if (s->frees.left[sc] > 0) {
+		s->frees.left[sc]--;
 		return false;
 	}
 	bool is_in_request = s->point[sc] <= size;

@@ -14,7 +14,7 @@
  *   left = allocations before the sampled one - blocks in the bin
  *
  * changes by frees alone. So the thread's tag is TAG_MATCHES_NONE meanwhile: frees go out of line
- * (sampling_free), where each lowers `left`; malloc runs as ever. A free that finds it 0 puts its block
+ * (tcache_free_counted), where each lowers `left`; malloc runs as ever. A free that finds it 0 puts its block
  * aside, in the spare, and then the bin runs empty when the allocation is due.
  *
  * A thread follows the process's switch on its slow paths. `struct sampling` is its heap's, and touched as
@@ -28,8 +28,7 @@
 #include "front/heap.h"
 
 struct sampling {
-	uint32_t tag;             /* of the heap */
-	int32_t left[SC_COUNT];   /* see above; never negative between two calls */
+	struct counted frees;     /* `left`: see above */
 	uint32_t point[SC_COUNT]; /* bytes of the sampled block up to the point, 1 .. block size */
 	int64_t large_left;       /* bytes of blocks without a bin before the next point */
 	uint64_t random;
@@ -47,10 +46,6 @@ extern HAK_HIDDEN struct sampling_switch hak_sampling;
 /* Turns the switch; 0: off. Thread-safe, async-signal-safe. */
 void sampling_set(size_t mean);
 
-/* Makes the threads that run on their fast paths look at the switch at their next free. Takes the lock of
-   the registry; does nothing if that is taken and `try`. */
-void sampling_call_threads(bool try);
-
 /* The heap's thread does as the switch says. */
 void sampling_follow(struct heap *h);
 
@@ -63,12 +58,6 @@ HAK_INLINE void sampling_look(struct heap *h) {
 /* An allocation of `size` bytes that came to the slow path, in class `sc` (0: a large block): is it to be
    sampled? Asked once for each, while sampling. */
 bool sampling_is_due(struct heap *h, unsigned sc, size_t size);
-
-/* tcache_free for a thread that is sampling. */
-HAK_INLINE bool sampling_free(void *ptr) {
-	struct sampling *s = hak_tcache.sampling;
-	return s != NULL && HAK_LIKELY(bins_free(hak_tcache.bin, &s->tag, s->left, ptr));
-}
 
 /* A free on the slow path. True: the block was put aside. */
 bool sampling_put(struct heap *h, unsigned sc, uintptr_t block);
