@@ -201,7 +201,7 @@ static struct slab *fresh_slab(struct heap *h, unsigned sc) {
 /* A slab of the heap's own that has blocks; the stages in order of cost. */
 static struct slab *own_slab(struct heap *h, struct heap_class *hc) {
 	struct slab *s = take_ready(hc);
-	struct warm_counters *warm = &h->warm[band_of((unsigned)(hc - h->classes))];
+	struct warm_counters *warm = &h->warm[sc_band((unsigned)(hc - h->classes))];
 	if (s != NULL) {
 		COUNT(h->count.refill_ready);
 		COUNT(warm->hits);
@@ -272,7 +272,7 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	}
 	b->head = link_run(s, first + s->block_size, n - 1);
 	b->room = (int32_t)capacity - (int32_t)(n - 1);
-	COUNT(h->warm[band_of(s->sc)].prefills);
+	COUNT(h->warm[sc_band(s->sc)].prefills);
 	*zerop = s->fresh_is_zero;
 	if (!s->fresh_is_zero)
 		block_set_link(first, 0); /* what was here before must not look like a link */
@@ -403,7 +403,7 @@ static bool recycle_instead(struct heap *h, struct heap_class *hc) {
 	}
 	if (s == NULL)
 		return false;
-	COUNT(h->warm[band_of(s->sc)].hits);
+	COUNT(h->warm[sc_band(s->sc)].hits);
 	list_push(&hc->ready, &hc->current->ready);
 	hc->current = s;
 	return true;

@@ -55,16 +55,9 @@ struct heap_counters {
 };
 
 /* Per band of sizes: the ready list had a slab for a refill, had none; blocks were carved into the bin. */
-enum { BANDS = 9 };
 struct warm_counters {
 	uint32_t hits, misses, prefills;
 };
-
-/* C1 up to 16 bytes, ... C7 up to 1024; 8: above. */
-HAK_INLINE unsigned band_of(unsigned sc) {
-	size_t size = hak_size_classes[sc].size;
-	return size > SC_TINY_MAX ? BANDS - 1 : ilog2(size - 1) - 2;
-}
 
 /* Setting `stats = ops`: the heap's bins are here, where neither malloc nor free finds them, so that each
    operation goes out of line and is counted. [0]: large blocks. */
@@ -98,7 +91,7 @@ struct heap {
 	struct heap *next;       /* registry of all heaps; constant */
 	struct heap *next_idle;  /* under the registry lock */
 	struct heap_counters count;
-	struct warm_counters warm[BANDS];
+	struct warm_counters warm[SC_BANDS];
 	struct ops *ops;         /* NULL: operations are not counted */
 	struct outbox outbox;
 	struct sampling *sampling; /* NULL: not sampling; front/sampling.h */
