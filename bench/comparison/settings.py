@@ -7,15 +7,15 @@ from . import allocators, callgrind, catalogue, markdown
 from .command import Parser, choose_runs, make_build
 from .errors import Refused
 from .measure import measure
-from .statistics import ratio
 from .studies import STUDIES
 from .summary import Summary
 
 DESCRIPTION = """\
 Prints what HAKMEM's settings gain and cost, as tables in Markdown: each row is run with the
-default and with other settings in turn. Ratios are of medians, to the default: time, by the
-row's clock, and peak resident memory. With --instructions it is the instructions of whole runs
-instead, counted by valgrind: they are the same in every run (short rows of one thread only).
+default and with other settings in turn. Ratios are to the default: time, by the row's clock, of
+the fastest run, which other programs have disturbed least, and peak resident memory, the median.
+With --instructions it is the instructions of whole runs instead, counted by valgrind: they are
+the same in every run (short rows of one thread only).
 
 studies: """ + ", ".join(STUDIES)
 
@@ -41,9 +41,7 @@ def choose_studies(names):
 
 
 def choose_rows(study, options):
-    rows = study.rows(options.level)
-    if options.instructions:
-        rows = [row for row in rows if row.threads == 1 and row.name.endswith(" cold")]
+    rows = study.counted(options.level) if options.instructions else study.rows(options.level)
     return [row for row in rows if fnmatch.fnmatch(row.name, options.rows or "*")]
 
 
@@ -83,8 +81,8 @@ def counted_lines(study, counted):
 
 
 def _ratios(cell, base):
-    time, memory = ratio(cell.time, base.time), ratio(cell.memory, base.memory)
-    return f"{time[0]:.2f} ± {time[1]:.2f}, {memory[0]:.2f}"
+    time, memory = cell.time.low / base.time.low, cell.memory.median / base.memory.median
+    return f"{time:.2f}, {memory:.2f}"
 
 
 def rows_lines(study, summary, variants):
@@ -96,10 +94,10 @@ def rows_lines(study, summary, variants):
     for row in summary.outcome.rows:
         cells = {words: summary.cell(row, one.label) for words, one in variants.items()}
         base = cells["default"]
-        line = [row.name, f"{base.time.median:.1f} ns, {base.memory.median / 1024:.0f} MiB",
+        line = [row.name, f"{base.time.low:.1f} ns, {base.memory.median / 1024:.0f} MiB",
                 *(_ratios(cells[words], base) for words in study.variants)]
         if study.rivals:
-            best = min((cells[words] for words in study.rivals), key=lambda c: c.time.median)
+            best = min((cells[words] for words in study.rivals), key=lambda c: c.time.low)
             line.append(_ratios(base, best))
         lines.append(line)
     return markdown.table(head, lines)
@@ -113,7 +111,7 @@ def variants_lines(study, summary, variants):
         cell = summary.cell(row, one.label)
         figures = [f"{cell.figures[name].median:.1f}" if name in cell.figures else "–"
                    for name in study.figures]
-        lines.append([words, f"{cell.time.median:.1f}", f"{cell.memory.median / 1024:.0f}",
+        lines.append([words, f"{cell.time.low:.1f}", f"{cell.memory.median / 1024:.0f}",
                       *figures])
     return markdown.table(["setting", "ns an operation", "peak MiB", *study.figures], lines)
 

@@ -28,10 +28,18 @@ class Study:
         return [row for row in catalogue.rows(level)
                 if row.group not in LEFT_OUT and "time" in row.compared]
 
+    def counted(self, level):
+        """Short rows of one thread, whose instructions can be counted."""
+        if self.row:
+            return []
+        return [row for row in self.rows(level)
+                if row.threads == 1 and row.name.endswith(" cold")] + [SHORT_DRIFT]
+
 
 FIXED = ("tiny_policy_profile=legacy", "tiny_policy_profile=c5_7_only",
          "tiny_policy_profile=tinyplus_all")
-VM_MIXED = Row("vm_mixed 64 live", "bench_vm_mixed", ("20000", "64", "1", "--touch=2"))
+SHORT_DRIFT = Row("lru_drift short", "bench_lru_drift", ("10", "40", "--samples=3"))
+VM_MIXED = Row("vm_mixed 64 live", "bench_vm_mixed", ("5000", "64", "1", "--touch=2"))
 GIVE_BACK = Row("give_back", "bench_give_back", ("400", "--idle=3"), together=True)
 LARGE_HEAP = Row("random_mixed 200000 live", "bench_random_mixed", ("4000000", "200000", "1"))
 FIRST_USE = Row("fixed_size first use", "bench_fixed_size", ("1024", "100000", "65536"))
@@ -44,7 +52,7 @@ STUDIES = {study.name: study for study in (
     Study("profiles", "Profiles",
           "What a profile gains and costs.",
           ("profile=lean", "profile=throughput", "profile=larson_guard",
-           "profile=mixed_tinyv3_c7_safe", "profile=secure")),
+           "profile=mixed_tinyv3_c7_safe", "profile=secure", "profile=debug")),
     Study("giving_back", "Giving memory back",
           "400 MiB of small blocks, all freed: MiB that are resident before, at once, after three "
           "idle seconds, and after 1000 more calls.",
