@@ -29,8 +29,8 @@ def calls_of(text, callers):
     return {caller: tuple(total) for caller, total in totals.items()}
 
 
-def run(command, environment, callers):
-    """Runs a command under callgrind; calls_of it, and what it printed."""
+def _record(command, environment):
+    """Runs a command under callgrind; its record, and what it printed."""
     with tempfile.TemporaryDirectory(prefix="hakmem-callgrind-") as folder:
         record = os.path.join(folder, "record")
         try:
@@ -47,7 +47,26 @@ def run(command, environment, callers):
             last = (result.stderr.strip().splitlines() or ["no message"])[-1]
             raise Failed(f"{command[0]} ended with {result.returncode}: {last}")
         with open(record, encoding="utf-8", errors="replace") as file:
-            return calls_of(file.read(), callers), result.stdout
+            return file.read(), result.stdout
+
+
+def run(command, environment, callers):
+    """Runs a command under callgrind; calls_of it, and what it printed."""
+    record, printed = _record(command, environment)
+    return calls_of(record, callers), printed
+
+
+def total_of(record):
+    """All instructions of a record, of all threads."""
+    return sum(map(int, re.findall(r"^summary: (\d+)", record, re.MULTILINE)))
+
+
+def total(command, environment):
+    """The instructions of a whole run."""
+    instructions = total_of(_record(command, environment)[0])
+    if instructions == 0:
+        raise Failed(f"{command[0]}: callgrind counted nothing")
+    return instructions
 
 
 def per_call(command_of, environment, callers, lengths):

@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "front/sampling.h"
 #include "front/secure.h"
+#include "front/watch.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
 
@@ -67,14 +68,19 @@ HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 		heap_enter(h);
 		h->caller = caller;
 		sampling_look(h);
+		heap_answer(h);
+		if (HAK_UNLIKELY(h->is_watched))
+			watch_count(h, (uintptr_t)ptr);
 	} else {
 		lifecycle_repair_if_due();
 	}
 	if (HAK_UNLIKELY(sample_has_blocks()))
 		sample_freed(h, ptr);
 	bool ours = free_block_as(h, ptr, kind);
-	if (h != NULL)
+	if (h != NULL) {
+		watch_look(h);
 		heap_leave(h);
+	}
 	if (HAK_LIKELY(ours))
 		return;
 	if (!is_libcs(OP_FREE, ptr))
@@ -100,7 +106,7 @@ void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 }
 
 void entry_free(void *ptr) {
-	if (!sampling_free(ptr))
+	if (!tcache_free_counted(ptr))
 		release(ptr, KIND_MALLOC, __builtin_return_address(0));
 }
 

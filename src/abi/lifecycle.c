@@ -140,7 +140,7 @@ void lifecycle_thread_exit(void) {
 	t->torn_down = true;
 	t->tag = 0;
 	t->heap = NULL;
-	t->sampling = NULL;
+	t->counted = NULL;
 	if (h == NULL)
 		return;
 	heap_enter(h);
@@ -178,7 +178,7 @@ static void detach(struct tcache *t) {
 	struct heap *h = t->heap;
 	t->tag = 0;
 	t->heap = NULL;
-	t->sampling = NULL;
+	t->counted = NULL;
 	heap_retire(h);
 }
 

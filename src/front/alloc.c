@@ -41,6 +41,8 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 			return p;
 		p = heap_refill(h, sc, &is_zero);
 		guard_count(h, (int64_t)h->classes[sc].capacity - h->bins[sc].room);
+	} else {
+		heap_tick(h); /* it may be all that this thread does */
 	}
 	/* What is freed is zeroed from level 1 of hardening on. */
 	if (p != NULL && zero && !is_zero && !secure_is_on())
@@ -48,8 +50,9 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	return p;
 }
 
-static void *alloc_large(size_t size, size_t align, bool zero) {
+static void *alloc_large(struct heap *h, size_t size, size_t align, bool zero) {
 	bool is_zero;
+	heap_tick(h);
 	struct large *l = large_alloc(size + secure_room(), align, &is_zero);
 	if (l == NULL)
 		return NULL;
@@ -82,7 +85,7 @@ static void *try_alloc(struct heap *h, size_t size, size_t align, bool zero) {
 	if (HAK_STATS)
 		count_request(h, sc, size);
 	if (sc == 0)
-		return alloc_large(size, align, zero);
+		return alloc_large(h, size, align, zero);
 	void *p = alloc_small(h, sc, align, zero);
 	if (secure_has_canaries() && p != NULL)
 		secure_mark((uintptr_t)p, sc, size, KIND_MALLOC);

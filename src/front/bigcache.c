@@ -391,6 +391,8 @@ void bigcache_put(struct large *l) {
 	lock_release(&cache.lock);
 	if (HAK_UNLIKELY(hak_settings.background) && hak_settings.purge_delay_ms > 0)
 		background_poke();
+	if (over)
+		purge_note_burst();
 	if (look || over)
 		evict(most);
 }

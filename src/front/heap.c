@@ -204,7 +204,7 @@ struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 /* A slab of the heap's own that has blocks; the stages in order of cost. */
 static struct slab *own_slab(struct heap *h, struct heap_class *hc) {
 	struct slab *s = take_ready(hc);
-	struct warm_counters *warm = &h->warm[band_of((unsigned)(hc - h->classes))];
+	struct warm_counters *warm = &h->warm[sc_band((unsigned)(hc - h->classes))];
 	if (s != NULL) {
 		COUNT(h->count.refill_ready);
 		COUNT(warm->hits);
@@ -275,7 +275,7 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	}
 	b->head = link_run(s, first + s->block_size, n - 1);
 	b->room = (int32_t)capacity - (int32_t)(n - 1);
-	COUNT(h->warm[band_of(s->sc)].prefills);
+	COUNT(h->warm[sc_band(s->sc)].prefills);
 	*zerop = s->fresh_is_zero;
 	if (!s->fresh_is_zero)
 		block_set_link(first, 0); /* what was here before must not look like a link */
@@ -406,7 +406,7 @@ static bool recycle_instead(struct heap *h, struct heap_class *hc) {
 	}
 	if (s == NULL)
 		return false;
-	COUNT(h->warm[band_of(s->sc)].hits);
+	COUNT(h->warm[sc_band(s->sc)].hits);
 	list_push(&hc->ready, &hc->current->ready);
 	hc->current = s;
 	return true;
@@ -542,6 +542,7 @@ void heap_retire(struct heap *h) {
 	heap_flush(h);
 	h->sampling = NULL;
 	h->sampling_seen = 0;
+	h->is_watched = false;
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	if (hak_settings.adopt) {
 		heap_for_each_slab(h, disown_slab);
@@ -562,6 +563,23 @@ void heap_destroy_slabs(struct heap *h) {
 	heap_for_each_slab(h, destroy_slab);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	put_idle(h);
+}
+
+void heap_call_threads(bool try) {
+	if (hak_settings.secure != 0)
+		return; /* all of them do, always; `bins` are not threads' */
+	if (!try)
+		lock_acquire(&registry.lock);
+	else if (!lock_try(&registry.lock))
+		return;
+	/* A heap loses its bins under the lock, so these are of living threads. Relaxed: a thread that does
+	   not see it yet sees it soon; one whose operations are counted is always on the slow path. */
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
+		struct bin *bins = __atomic_load_n(&h->bins, __ATOMIC_RELAXED);
+		if (bins != NULL && h->ops == NULL && !h->locked && !h->forsaken)
+			__atomic_store_n(&tcache_of_bins(bins)->tag, TAG_MATCHES_NONE, __ATOMIC_RELAXED);
+	}
+	lock_release(&registry.lock);
 }
 
 void heap_registry_reset(void) {

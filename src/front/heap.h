@@ -56,16 +56,9 @@ struct heap_counters {
 };
 
 /* Per band of sizes: the ready list had a slab for a refill, had none; blocks were carved into the bin. */
-enum { BANDS = 9 };
 struct warm_counters {
 	uint32_t hits, misses, prefills;
 };
-
-/* C1 up to 16 bytes, ... C7 up to 1024; 8: above. */
-HAK_INLINE unsigned band_of(unsigned sc) {
-	size_t size = hak_size_classes[sc].size;
-	return size > SC_TINY_MAX ? BANDS - 1 : ilog2(size - 1) - 2;
-}
 
 /* Setting `stats = ops`: the heap's bins are here, where neither malloc nor free finds them, so that each
    operation goes out of line and is counted. [0]: large blocks. */
@@ -99,12 +92,15 @@ struct heap {
 	struct heap *next;       /* registry of all heaps; constant */
 	struct heap *next_idle;  /* under the registry lock */
 	struct heap_counters count;
-	struct warm_counters warm[BANDS];
+	struct warm_counters warm[SC_BANDS];
 	struct ops *ops;         /* NULL: operations are not counted */
 	struct outbox outbox;
 	struct sampling *sampling; /* NULL: not sampling; front/sampling.h */
 	struct sampling *sampling_memory; /* NULL: never did */
 	uint32_t sampling_seen;  /* generation of the switch that the thread follows */
+	uint32_t bursts_seen;    /* front/watch.h, and what follows */
+	bool is_watched;
+	struct watch *watch;     /* NULL: never was */
 	size_t slabs;            /* in the lists */
 	uint8_t sparse_class;    /* where the search for a sparse slab goes on */
 	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
@@ -185,6 +181,16 @@ void heap_forget_free(struct heap *h);
 void heap_forsake(struct heap *h);
 
 struct lock *heap_registry_lock(void);
+
+/* Makes the threads that run on their fast paths come by the slow one at their next free. Takes the lock of
+   the registry; does nothing if that is taken and `try`. */
+void heap_call_threads(bool try);
+
+/* The thread has come, and for nothing: its frees are quick again. */
+HAK_INLINE void heap_answer(const struct heap *h) {
+	if (HAK_UNLIKELY(PAGEMAP_LOAD(&hak_tcache.tag) == TAG_MATCHES_NONE && hak_tcache.counted == NULL))
+		tcache_count_frees(NULL, h->tag);
+}
 
 /* After fork with that lock held by a thread that is gone: forgets the idle heaps. */
 void heap_registry_reset(void);

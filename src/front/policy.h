@@ -38,8 +38,7 @@ void policy_init(struct policy *p);
 
 /* The band of a class; 0: none. */
 HAK_INLINE unsigned policy_band(unsigned sc) {
-	size_t size = hak_size_classes[sc].size;
-	return size > SC_TINY_MAX ? 0 : size <= 16 ? 1 : ilog2(size - 1) - 2;
+	return sc_band(sc) % POLICY_BANDS;
 }
 
 /* A bin of the class was found empty. True: policy_rescore is due. */

@@ -51,7 +51,7 @@ double sampling_distance(uint64_t *state) {
 static void draw(struct sampling *s, unsigned sc) {
 	uint64_t bytes = (uint64_t)(sampling_distance(&s->random) * (double)s->mean);
 	uint64_t size = hak_size_classes[sc].size;
-	s->left[sc] = (int32_t)min_size(bytes / size, INT32_MAX);
+	s->frees.left[sc] = (int32_t)min_size(bytes / size, INT32_MAX);
 	s->point[sc] = (uint32_t)(bytes % size) + 1;
 }
 
@@ -77,46 +77,26 @@ void sampling_set(size_t mean) {
 	atomic_fetch_add_explicit(&hak_sampling.generation, 1, memory_order_release);
 }
 
-void sampling_call_threads(bool try) {
-	if (!try)
-		lock_acquire(heap_registry_lock());
-	else if (!lock_try(heap_registry_lock()))
-		return;
-	/* A heap loses its bins under the lock, so these are of living threads. Relaxed: a thread that does
-	   not see it yet sees it soon; one whose operations are counted is always on the slow path. */
-	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
-		struct bin *bins = __atomic_load_n(&h->bins, __ATOMIC_RELAXED);
-		if (bins != NULL && h->ops == NULL && !h->locked && !h->forsaken)
-			__atomic_store_n(&tcache_of_bins(bins)->tag, TAG_MATCHES_NONE, __ATOMIC_RELAXED);
-	}
-	lock_release(heap_registry_lock());
-}
-
-static void set_tag(uint32_t tag) {
-	__atomic_store_n(&hak_tcache.tag, tag, __ATOMIC_RELAXED);
-}
-
 static void leave(struct heap *h) {
 	for (unsigned sc = 1; h->sampling != NULL && sc < SC_COUNT; sc++)
 		sampling_uncover(h, sc);
-	h->sampling = hak_tcache.sampling = NULL;
-	set_tag(h->tag);
+	h->sampling = NULL;
+	h->is_watched = false;
+	tcache_count_frees(NULL, h->tag);
 }
 
 /* Frees are counted for good, or as long as there may be much that was allocated before. */
 static void begin_counting(struct heap *h, struct sampling *s) {
 	s->marks_to_count = MARKS_LEAST + TURNS * (h->slabs << GRANULE_SHIFT) / s->mean;
 	s->counts_frees = hak_settings.sample_totals || h->slabs != 0;
-	hak_tcache.sampling = s->counts_frees ? s : NULL;
-	set_tag(s->counts_frees ? TAG_MATCHES_NONE : h->tag);
+	tcache_count_frees(s->counts_frees ? &s->frees : NULL, h->tag);
 }
 
 static void count_mark(struct heap *h, struct sampling *s) {
 	if (!s->counts_frees || hak_settings.sample_totals || --s->marks_to_count != 0)
 		return;
 	s->counts_frees = false;
-	hak_tcache.sampling = NULL;
-	set_tag(h->tag);
+	tcache_count_frees(NULL, h->tag);
 }
 
 static void enter(struct heap *h, size_t mean) {
@@ -126,7 +106,7 @@ static void enter(struct heap *h, size_t mean) {
 		s = h->sampling_memory = meta_alloc(sizeof *s);
 	if (s == NULL)
 		return; /* this thread goes without */
-	*s = (struct sampling){ .tag = h->tag, .mean = mean,
+	*s = (struct sampling){ .frees.tag = h->tag, .mean = mean,
 	                        .random = os_facts.random[0] ^ os_cycles() ^ (uint64_t)h->tag << 32 };
 	h->sampling = s;
 	draw_large(s);
@@ -139,10 +119,6 @@ static void enter(struct heap *h, size_t mean) {
 
 void sampling_follow(struct heap *h) {
 	uint32_t generation = atomic_load_explicit(&hak_sampling.generation, memory_order_acquire);
-	if (h->sampling_seen == generation) {
-		set_tag(h->tag);
-		return;
-	}
 	h->sampling_seen = generation;
 	size_t mean = atomic_load_explicit(&hak_sampling.mean, memory_order_relaxed);
 	if (mean != 0)
@@ -236,9 +212,9 @@ void sampling_bin_filled(struct heap *h, unsigned sc) {
 	struct sampling *s = h->sampling;
 	if (HAK_LIKELY(s == NULL))
 		return;
-	int32_t left = s->left[sc], count = blocks_in_bin(h, sc);
+	int32_t left = s->frees.left[sc], count = blocks_in_bin(h, sc);
 	if (left >= count) {
-		s->left[sc] = left - count;
+		s->frees.left[sc] = left - count;
 		return;
 	}
 	sampling_uncover(h, sc);
@@ -272,8 +248,8 @@ void sampling_freed(struct heap *h, unsigned sc) {
 	struct sampling *s = h->sampling;
 	if (!s->counts_frees)
 		return;
-	if (s->left[sc] > 0)
-		s->left[sc]--;
+	if (s->frees.left[sc] > 0)
+		s->frees.left[sc]--;
 	else
 		lay_on_top(h, sc, take_mark(s, sc));
 }
@@ -314,8 +290,8 @@ enum sampling_what sampling_next(struct heap *h, unsigned sc, size_t size, struc
 		return SAMPLING_NOT;
 	if (s->under[sc].point != 0) {
 		*markp = take_under(h, sc);
-	} else if (s->left[sc] > 0) {
-		s->left[sc]--;
+	} else if (s->frees.left[sc] > 0) {
+		s->frees.left[sc]--;
 		return SAMPLING_NOT;
 	} else {
 		*markp = take_mark(s, sc);

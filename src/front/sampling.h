@@ -29,7 +29,7 @@
  * live are different blocks. The estimate of what was allocated *in all* has the right expectation, too, but
  * allocations that used one block are sampled together: n rounds through a bin of k blocks tell as much as k
  * allocations. That is the price of fast paths that do nothing. Who needs better (sample_totals) has each free
- * of a block counted as entering the bin, out of line: the thread's tag is TAG_MATCHES_NONE then, and every
+ * of a block counted as entering the bin, out of line (struct counted), and every
  * allocation is sampled by itself. A thread that had slabs before sampling began does so for a while, until
  * most of its blocks of before, none of which is marked, have been drawn.
  *
@@ -53,8 +53,7 @@ struct mark {
 };
 
 struct sampling {
-	uint32_t tag;                /* of the heap */
-	int32_t left[SC_COUNT];      /* see above; never negative */
+	struct counted frees;        /* `left`: see above */
 	uint32_t point[SC_COUNT];    /* of the next marked block */
 	struct mark under[SC_COUNT];
 	uint16_t taken[SC_COUNT];    /* room in the bin for that and what is below it: off its capacity, too */
@@ -76,17 +75,12 @@ extern HAK_HIDDEN struct sampling_switch hak_sampling;
 /* Turns the switch; 0: off. Thread-safe, async-signal-safe. */
 void sampling_set(size_t mean);
 
-/* Makes the threads that run on their fast paths look at the switch at their next free. Takes the lock of
-   the registry; does nothing if that is taken and `try`. */
-void sampling_call_threads(bool try);
-
 /* The heap's thread does as the switch says. */
 void sampling_follow(struct heap *h);
 
 HAK_INLINE void sampling_look(struct heap *h) {
-	/* Acquire: the mean. A thread may be called when it has come already. */
-	if (HAK_UNLIKELY(h->sampling_seen != atomic_load_explicit(&hak_sampling.generation, memory_order_acquire) ||
-	                 (PAGEMAP_LOAD(&hak_tcache.tag) == TAG_MATCHES_NONE && hak_tcache.sampling == NULL)))
+	/* Acquire: the mean. */
+	if (HAK_UNLIKELY(h->sampling_seen != atomic_load_explicit(&hak_sampling.generation, memory_order_acquire)))
 		sampling_follow(h);
 }
 
@@ -101,12 +95,6 @@ enum sampling_what sampling_next(struct heap *h, unsigned sc, size_t size, struc
 
 /* The thread of `h` has freed the block that was given in the marked one's place. */
 void sampling_return(struct heap *h, unsigned sc, struct mark m);
-
-/* tcache_free for a thread that counts its frees. */
-HAK_INLINE bool sampling_free(void *ptr) {
-	struct sampling *s = hak_tcache.sampling;
-	return s != NULL && HAK_LIKELY(bins_free(hak_tcache.bin, &s->tag, s->left, ptr));
-}
 
 /* A free on the slow path has put a block in the bin. */
 void sampling_freed(struct heap *h, unsigned sc);

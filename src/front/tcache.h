@@ -28,14 +28,20 @@ struct bin {
 };
 static_assert(sizeof(struct bin) == 1 << SC_CODE_SHIFT, "class codes are byte offsets of bins");
 
+/* For a thread whose frees go out of line: there they are served as ever, and counted. */
+struct counted {
+	uint32_t tag;           /* of the heap */
+	int32_t left[SC_COUNT]; /* per class, how many more before one takes the slow path; not negative */
+};
+
 struct tcache {
 	struct bin bin[SC_COUNT];
 	uint32_t tag;      /* owner << TAG_OWNER_SHIFT of the thread's heap; 0: none. TAG_MATCHES_NONE: all
-	                      frees go out of line; another thread may set that (front/sampling.h) */
+	                      frees go out of line; another thread may set that (heap_call_threads) */
 	bool exit_is_seen; /* the thread's end is noticed without an exit hook */
 	bool torn_down;    /* the thread's exit hook has run: it never gets a heap again */
 	struct heap *heap; /* NULL: none */
-	struct sampling *sampling; /* NULL: not sampling (front/sampling.h) */
+	struct counted *counted; /* NULL: frees are not counted */
 };
 static_assert(sizeof(struct tcache) <= 1024, "must fit the static TLS surplus when dlopened");
 
@@ -123,6 +129,18 @@ HAK_INLINE bool bins_free(struct bin *bins, const uint32_t *tag, int32_t *left, 
    been done, take the slow path. */
 HAK_INLINE bool tcache_free(void *ptr) {
 	return bins_free(hak_tcache.bin, &hak_tcache.tag, NULL, ptr);
+}
+
+/* The same for a thread whose frees go out of line. */
+HAK_INLINE bool tcache_free_counted(void *ptr) {
+	struct counted *c = hak_tcache.counted;
+	return c != NULL && HAK_LIKELY(bins_free(hak_tcache.bin, &c->tag, c->left, ptr));
+}
+
+/* From here on frees go out of line and are counted; NULL: they do no longer, and `tag` is the heap's. */
+HAK_INLINE void tcache_count_frees(struct counted *c, uint32_t tag) {
+	hak_tcache.counted = c;
+	__atomic_store_n(&hak_tcache.tag, c != NULL ? TAG_MATCHES_NONE : tag, __ATOMIC_RELAXED);
 }
 
 #endif

@@ -101,7 +101,7 @@ bool sample_start(size_t mean, const void *caller) {
 		forget_all();
 		atomic_store_explicit(&sample.mean, mean, memory_order_relaxed);
 		sampling_set(mean);
-		sampling_call_threads(false);
+		heap_call_threads(false);
 	}
 	lock_release(&sample.control);
 	return done;
@@ -118,7 +118,7 @@ void sample_on(void) {
 	if (sample_mean() == 0)
 		atomic_store_explicit(&sample.mean, SAMPLE_MEAN, memory_order_relaxed);
 	sampling_set(sample_mean());
-	sampling_call_threads(true);
+	heap_call_threads(true);
 }
 
 void sample_off(void) {

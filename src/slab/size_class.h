@@ -30,6 +30,7 @@
 #ifndef HAK_SLAB_SIZE_CLASS_H
 #define HAK_SLAB_SIZE_CLASS_H
 
+#include "base/bits.h"
 #include "base/compiler.h"
 
 enum {
@@ -50,6 +51,13 @@ struct size_class {
 	uint16_t capacity; /* blocks in a slab */
 };
 extern HAK_HIDDEN const struct size_class hak_size_classes[SC_COUNT];
+
+/* Bands of sizes: C1 up to 16 bytes, C2 up to 32, ... C7 up to 1024; [8]: above. */
+enum { SC_BANDS = 9 };
+HAK_INLINE unsigned sc_band(unsigned sc) {
+	size_t size = hak_size_classes[sc].size;
+	return size > SC_TINY_MAX ? SC_BANDS - 1 : ilog2(size - 1) - 2;
+}
 
 /* offset / size without a division. Exact: with inverse = (2^44 + e) / size, e < size, the error is
    offset * e / 2^44 / size < 1 / size, since offset < 2^16 and e < 2^15. */

@@ -28,6 +28,8 @@ static struct {
 
 void (*hak_purge_waits)(void);
 
+struct purge_bursts hak_purge_bursts;
+
 static struct superslab *of_queue_node(struct queue_node *n) {
 	return (struct superslab *)(void *)((char *)n - offsetof(struct superslab, dirty_link));
 }
@@ -183,10 +185,24 @@ static void apply_age(void) {
 		purge_until(SIZE_MAX, purge.now_ms - delay);
 }
 
+void purge_note_burst(void) {
+	int64_t delay = hak_settings.purge_delay_ms;
+	if (delay <= 0 || hak_purge_waits != NULL) /* nothing will wait; the purge thread sees to it */
+		return;
+	uint64_t now = os_now_ms();
+	/* Relaxed: the time is a matter of many ms. */
+	uint64_t last = atomic_exchange_explicit(&hak_purge_bursts.last_ms, now, memory_order_relaxed);
+	if (last == 0 || now - last >= (uint64_t)delay / 2)
+		/* Release: the time. */
+		atomic_fetch_add_explicit(&hak_purge_bursts.count, 1, memory_order_release);
+}
+
 static void purge_excess_locked(void) {
 	size_t allowed = allowance();
-	if (hak_space.dirty > allowed && may_purge())
-		purge_until(allowed - allowed / 8, 0);
+	if (hak_space.dirty <= allowed || !may_purge())
+		return;
+	purge_note_burst();
+	purge_until(allowed - allowed / 8, 0);
 }
 
 void purge_after_free_locked(void) {

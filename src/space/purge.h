@@ -19,6 +19,8 @@
 #ifndef HAK_SPACE_PURGE_H
 #define HAK_SPACE_PURGE_H
 
+#include <stdatomic.h>
+
 #include "space/superslab.h"
 
 #define PURGE_FLOOR ((size_t)8 << 20)
@@ -57,6 +59,19 @@ bool purge_all(size_t keep);
 /* Unmaps what is wholly free: for when the system has no more address space, which purging would not
    help. Takes the space lock. True if there was any. */
 bool purge_release_empty(void);
+
+/*
+ * Bursts: so much was freed that the rule of amount gave some of it back. The rest is due when the decay is
+ * over, but a program may come by no slow path by then (front/watch.h).
+ */
+struct purge_bursts {
+	_Atomic uint32_t count;   /* not counted while one is no older than half the decay */
+	_Atomic uint64_t last_ms; /* by os_now_ms */
+};
+extern HAK_HIDDEN struct purge_bursts hak_purge_bursts;
+
+/* It happens now. With any lock, or none. */
+void purge_note_burst(void);
 
 /* Is the heap still so small that nothing is to be dropped by madvise? */
 bool purge_is_discreet(void);

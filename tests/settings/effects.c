@@ -285,6 +285,16 @@ static void burst_freed_given_back_while_program_goes_on(void **state)
 	assert_true(value_of("", "burst_on", "0") <= REST_MOST);
 }
 
+/* As little as the program may do and still be one that goes on. */
+static void burst_freed_given_back_whatever_goes_on(void **state)
+{
+	assert_true(value_of("", "burst_pairs", "0") <= REST_MOST);
+	assert_true(value_of("", "burst_pairs", "1") <= REST_MOST);
+	assert_true(value_of("", "burst_beside", "0") <= REST_MOST);
+	assert_true(value_of("", "burst_large", "0") <= REST_MOST);
+	assert_true(value_of("stats=ops", "burst_pairs", "0") <= REST_MOST);
+}
+
 static void background_gives_back_while_program_idles(void **state)
 {
 	assert_true(value_of("", "burst_idle", "0") > REST_MOST);
@@ -484,6 +494,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(purge_delay_zero_gives_back_at_once),
 		cmocka_unit_test(purge_delay_over_gives_back_as_it_goes),
 		cmocka_unit_test(burst_freed_given_back_while_program_goes_on),
+		cmocka_unit_test(burst_freed_given_back_whatever_goes_on),
 		cmocka_unit_test(background_gives_back_while_program_idles),
 		cmocka_unit_test(background_serves_fork_children),
 		cmocka_unit_test(background_thread_comes_late_and_is_harmless),

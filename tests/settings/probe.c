@@ -141,6 +141,67 @@ static void idle(void)
 {
 }
 
+/* One size only, from the thread's cache: nothing but fast paths. */
+static void allocate_one_size(void)
+{
+	static void *volatile block;
+
+	block = malloc(64);
+	free(block);
+}
+
+static void allocate_one_size_busily(void)
+{
+	for (int i = 0; i < 1000000; i++)
+		allocate_one_size();
+}
+
+static void *allocate_till_told(void *goes_on)
+{
+	while (*(volatile int *)goes_on)
+		allocate_one_size();
+	return NULL;
+}
+
+/* The cache of that size has blocks before the burst. `step`: what the program does after it. */
+static long burst_then_one_size(void (*step)(void))
+{
+	give_back(take(1000, 64));
+	give_back(take(20, 64));
+	return rest_of_burst(step);
+}
+
+static long burst_then_pairs(long busily)
+{
+	return burst_then_one_size(busily ? allocate_one_size_busily : allocate_one_size);
+}
+
+/* Another thread goes on, this one idles. */
+static long burst_beside_pairs(long unused)
+{
+	pthread_t thread;
+	int goes_on = 1;
+	long value;
+
+	if (pthread_create(&thread, NULL, allocate_till_told, &goes_on) != 0)
+		return -1;
+	value = rest_of_burst(idle);
+	*(volatile int *)&goes_on = 0;
+	pthread_join(thread, NULL);
+	return value;
+}
+
+/* Blocks that have no bin. */
+static void allocate_large(void)
+{
+	give_back(take(1, MIB));
+}
+
+static long burst_then_large(long unused)
+{
+	return rest_of_burst(allocate_large);
+}
+
 static long burst_then_go_on(long unused)
 {
 	return rest_of_burst(allocate_now_and_then);
@@ -468,6 +529,8 @@ int main(int argc, char **argv)
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
 		{"exact", count_exact}, {"free_twice", free_twice},
 		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
+		{"burst_pairs", burst_then_pairs}, {"burst_beside", burst_beside_pairs},
+		{"burst_large", burst_then_large},
 		{"burst_child", burst_then_idle_in_child}, {"purge_thread", purge_thread},
 		{"fork_amid", fork_amid_purging}, {"one_block", resident_with_one_block},
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},

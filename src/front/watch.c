@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/watch.h"
+
+#include "base/bits.h"
+#include "base/settings.h"
+#include "front/bigcache.h"
+#include "os/os.h"
+#include "space/meta.h"
+
+enum { FREES_MOST = 256 };
+static const uint64_t SOON = OS_CYCLES_A_MOMENT / 16;
+
+/* The first who sees a burst calls the others. */
+static void call_others(uint32_t burst) {
+	static _Atomic uint32_t called;
+	/* Relaxed: once is enough, twice does no harm. */
+	if (atomic_exchange_explicit(&called, burst, memory_order_relaxed) != burst)
+		heap_call_threads(true);
+}
+
+/* Does the thread take the fast path of free? */
+static bool is_quick(const struct heap *h) {
+	return h->bins == hak_tcache.bin && hak_tcache.counted == NULL;
+}
+
+static void begin(struct heap *h) {
+	if (h->watch == NULL)
+		h->watch = meta_alloc(sizeof *h->watch);
+	if (h->watch == NULL || hak_settings.purge_delay_ms > WATCH_DELAY_MOST) {
+		tcache_count_frees(NULL, h->tag);
+		return;
+	}
+	*h->watch = (struct watch){ .counted.tag = h->tag };
+	h->is_watched = true;
+	tcache_count_frees(&h->watch->counted, h->tag);
+}
+
+static bool is_over(void) {
+	uint64_t delay = (uint64_t)hak_settings.purge_delay_ms;
+	uint64_t age = os_now_ms() - atomic_load_explicit(&hak_purge_bursts.last_ms, memory_order_relaxed);
+	return age > 2 * delay || (age > delay / 2 && !purge_pending() && bigcache_bytes() == 0);
+}
+
+static bool still_waits(struct heap *h) {
+	uint64_t now = os_cycles();
+	bool may_be_over = now - h->looked >= OS_CYCLES_A_MOMENT;
+	heap_tick(h);
+	return !(may_be_over && is_over());
+}
+
+/* Frees of a class may be as many more before the next look if they come fast. */
+static void set_frees(struct watch *w, unsigned sc) {
+	uint64_t now = os_cycles();
+	bool soon = now - w->looked[sc] < SOON;
+	w->looked[sc] = now;
+	w->frees[sc] = soon ? (uint16_t)min_size(w->frees[sc] * 2u, FREES_MOST) : 1;
+	w->counted.left[sc] = w->frees[sc];
+}
+
+void watch_count(struct heap *h, uintptr_t block) {
+	uint32_t code = pagemap_tag(block) ^ h->tag;
+	if (!still_waits(h)) {
+		h->is_watched = false;
+		tcache_count_frees(NULL, h->tag);
+	} else if (code < SC_CODE_END && h->watch->counted.left[code >> SC_CODE_SHIFT] == 0) {
+		set_frees(h->watch, code >> SC_CODE_SHIFT);
+	}
+}
+
+void watch_begin(struct heap *h) {
+	uint32_t burst = atomic_load_explicit(&hak_purge_bursts.count, memory_order_acquire);
+	h->bursts_seen = burst;
+	call_others(burst);
+	if (!h->is_watched && is_quick(h))
+		begin(h);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The watch: after a burst of frees, what is left of it has to go back when the purge delay is over, and
+ * that is looked at on slow paths. But a program may go on with blocks of one size that its bin serves for
+ * ever: a malloc and its free leave the bin as it was, so there is nothing on the fast paths that runs out.
+ *
+ * So every thread is called by when a burst begins (heap_call_threads), and for two delays after its end its
+ * frees are counted (struct counted), which costs each a few ns: every so many of a class, one takes the slow
+ * path. How many follows how fast they come. Where all frees are out of line anyway nothing is needed, and
+ * nothing is done for delays above WATCH_DELAY_MOST.
+ *
+ * Touched by the heap's thread, on slow paths.
+ */
+#ifndef HAK_FRONT_WATCH_H
+#define HAK_FRONT_WATCH_H
+
+#include <stdatomic.h>
+
+#include "front/heap.h"
+#include "space/purge.h"
+
+enum { WATCH_DELAY_MOST = 5000 }; /* ms */
+
+struct watch {
+	struct counted counted;
+	uint16_t frees[SC_COUNT];  /* between the last look, by a free of the class, and the next */
+	uint64_t looked[SC_COUNT]; /* in os_cycles */
+};
+
+void watch_begin(struct heap *h);
+
+/* A thread that is watched frees a block on the slow path. */
+void watch_count(struct heap *h, uintptr_t block);
+
+/* A thread has freed one there. */
+HAK_INLINE void watch_look(struct heap *h) {
+	/* Acquire: the time of the burst. */
+	uint32_t bursts = atomic_load_explicit(&hak_purge_bursts.count, memory_order_acquire);
+	if (HAK_UNLIKELY(h->bursts_seen != bursts))
+		watch_begin(h);
+}
+
+#endif
