@@ -42,8 +42,13 @@ int main(int argc, char **argv)
 		free(malloc(3000));
 	if (argc > 1 && strcmp(argv[1], "churn") == 0 && pthread_create(&thread, NULL, churn, NULL) != 0)
 		return 1;
-	/* In one piece: what waits for this line may look at once. */
-	dprintf(STDOUT_FILENO, "%d %d %d %d %d\n", SMALL, SMALL_SIZE, LARGE, LARGE_SIZE, HUGE_SIZE);
+	/* In one piece, and by write: what waits for this line may look at once, and dprintf frees its buffer
+	   only behind it. */
+	char line[100];
+	int length = snprintf(line, sizeof line, "%d %d %d %d %d\n", SMALL, SMALL_SIZE, LARGE, LARGE_SIZE,
+		HUGE_SIZE);
+	if (write(STDOUT_FILENO, line, (size_t)length) != length)
+		return 1;
 	char byte;
 	while (read(STDIN_FILENO, &byte, 1) > 0)
 		;
