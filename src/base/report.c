@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static void line_char(struct line *l, char c) {
@@ -89,18 +90,21 @@ void line_end(struct line *l) {
 	l->text[l->len++] = '\n';
 }
 
+/* By syscall(): write() is a point at which a thread may be cancelled, which free is not. */
 static void write_out(const struct line *l) {
 	const char *at = l->text;
 	size_t left = l->len;
+	int saved = errno;
 	while (left > 0) {
-		ssize_t n = write(STDERR_FILENO, at, left);
+		ssize_t n = syscall(SYS_write, STDERR_FILENO, at, left);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return; /* nobody is listening; nothing better can be done */
+			break; /* nobody is listening; nothing better can be done */
 		at += n;
 		left -= (size_t)n;
 	}
+	errno = saved;
 }
 
 void line_write(struct line *l) {

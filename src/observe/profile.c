@@ -27,7 +27,7 @@ static void write_file(void) {
 }
 
 /* The first switches on, the next writes and switches off. A profile from the start goes on. */
-static void handle(int signal) {
+static void switch_over(void) {
 	if (!sample_is_on()) {
 		by_signal = true;
 		if (sample_has_blocks())
@@ -37,6 +37,12 @@ static void handle(int signal) {
 	if (by_signal)
 		sample_off();
 	write_file();
+}
+
+static void handle(int signal) {
+	int saved = errno;
+	switch_over();
+	errno = saved;
 }
 
 static void install_handler(int number) {

@@ -87,9 +87,12 @@ void profile_report(void) {
 	struct origin *table = os_map(NULL, size * sizeof *table);
 	if (table == NULL)
 		return;
-	for (const struct site *s = sample_sites(); s != NULL; s = s->next)
-		if (s->live != 0 && count-- > 0)
+	/* Other threads may make more of them live meanwhile: the table has no room for those. */
+	for (const struct site *s = sample_sites(); s != NULL && count > 0; s = s->next)
+		if (s->live != 0) {
 			add(table, size, s);
+			count--;
+		}
 	struct origin *o;
 	for (int i = 0; i < SHOWN && (o = largest(table, size)) != NULL; i++) {
 		say(o);

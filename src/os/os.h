@@ -127,7 +127,8 @@ void os_file_close(int fd);
 /* Reads at most `size` bytes from `offset` on. Number of bytes; 0: there are no more. */
 size_t os_file_read(int fd, char *buf, size_t size, size_t offset);
 
-/* Opens a file for writing, as a new one or emptied. Below 0: minus an error number. */
+/* Opens a file for writing, as a new one or emptied; no link is followed but of /dev and /proc. Below 0: minus
+   an error number. */
 int os_file_create(const char *path);
 
 /* Opens a file for adding to its end, made if there is none; no link is followed. Negative: it could not be. */

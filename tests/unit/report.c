@@ -2,6 +2,7 @@
 #include "base/report.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -135,6 +136,30 @@ static void line_die_writes_and_aborts(void **state)
 	assert_memory_equal(said, "hakmem: the end in ", 19);
 }
 
+/* Not a point of cancellation, and errno is the program's. */
+static void write_unheard(struct line *l)
+{
+	int old;
+
+	close(STDERR_FILENO);
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &old);
+	pthread_cancel(pthread_self());
+	errno = 77;
+	line_write(l);
+	_exit(errno);
+}
+
+static void line_unheard_changes_nothing(void **state)
+{
+	struct line l;
+	char said[512];
+
+	line_begin(&l);
+	int status = in_child(write_unheard, &l, said, sizeof said);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 77);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -144,6 +169,7 @@ int main(void)
 		cmocka_unit_test(line_written_ends_with_program),
 		cmocka_unit_test(line_too_long_is_cut_to_one_line),
 		cmocka_unit_test(line_die_writes_and_aborts),
+		cmocka_unit_test(line_unheard_changes_nothing),
 	};
 
 	return UNIT_RUN(tests);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* Files that the library writes: whoever may make links in the folder cannot lead it elsewhere. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common.h"
+#include "os/os.h"
+
+static char folder[] = "/tmp/hakmem-files-XXXXXX";
+
+static int enter(void **state)
+{
+	return mkdtemp(folder) != NULL && chdir(folder) == 0 ? 0 : -1;
+}
+
+static int leave(void **state)
+{
+	return chdir("/") == 0 && rmdir(folder) == 0 ? 0 : -1;
+}
+
+static size_t size_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return (size_t)st.st_size;
+}
+
+static void file_made_and_emptied(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		int fd = os_file_create("file");
+		assert_true(fd >= 0);
+		assert_int_equal(size_of("file"), 0);
+		assert_true(os_file_write(fd, "words", 5));
+		os_file_close(fd);
+	}
+	assert_int_equal(size_of("file"), 5);
+	unlink("file");
+}
+
+static void link_not_followed(void **state)
+{
+	int fd = open("other", O_WRONLY | O_CREAT, 0600);
+
+	assert_int_equal(write(fd, "kept", 4), 4);
+	close(fd);
+	assert_int_equal(symlink("other", "file"), 0);
+	assert_int_equal(os_file_create("file"), -ELOOP);
+	assert_true(os_file_append("file") < 0);
+	assert_int_equal(size_of("other"), 4);
+	unlink("file");
+	unlink("other");
+}
+
+static void fifo_without_reader_not_waited_for(void **state)
+{
+	assert_int_equal(mkfifo("file", 0600), 0);
+	assert_int_equal(os_file_create("file"), -ENXIO);
+	assert_true(os_file_append("file") < 0);
+	unlink("file");
+}
+
+/* /dev/stderr is a link, too. */
+static void system_links_followed(void **state)
+{
+	char path[64];
+	int file = open("file", O_WRONLY | O_CREAT, 0600);
+
+	assert_int_equal(write(file, "kept", 4), 4);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+	int fd = os_file_create(path);
+	assert_true(fd >= 0);
+	assert_int_equal(size_of("file"), 0);
+	os_file_close(fd);
+	close(file);
+	unlink("file");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(file_made_and_emptied),
+		cmocka_unit_test(link_not_followed),
+		cmocka_unit_test(fifo_without_reader_not_waited_for),
+		cmocka_unit_test(system_links_followed),
+	};
+
+	return cmocka_run_group_tests(tests, enter, leave);
+}
