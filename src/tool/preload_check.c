@@ -45,15 +45,13 @@ static bool read_at(int fd, void *to, size_t len, off_t at) {
 	return TEMP_FAILURE_RETRY(pread(fd, to, len, at)) == (ssize_t)len;
 }
 
-/* Programs of this machine are what this one is. */
+/* The linker's: the header of this program; programs of this machine are what it is. In memory, for /proc may
+   not be mounted where packages are being installed. */
+extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
+
 static bool is_our_kind(const ElfW(Ehdr) *header) {
-	ElfW(Ehdr) own;
-	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	bool is_read = fd >= 0 && read_at(fd, &own, sizeof own, 0);
-	if (fd >= 0)
-		close(fd);
-	return is_read && memcmp(own.e_ident, header->e_ident, EI_VERSION) == 0 &&
-		own.e_machine == header->e_machine;
+	return memcmp(__ehdr_start.e_ident, header->e_ident, EI_VERSION) == 0 &&
+		__ehdr_start.e_machine == header->e_machine;
 }
 
 /* Every segment, and the table of sections, which linkers put last, lies in the file. */
