@@ -77,7 +77,7 @@ static struct large *of_bin_node(struct list_node *n) {
 }
 
 static struct large *of_age_node(struct queue_node *n) {
-	return (struct large *)(void *)((char *)n - offsetof(struct large, age_link));
+	return LIST_ENTRY(n, struct large, age_link);
 }
 
 static void count_kept(ptrdiff_t granules) {

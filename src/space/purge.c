@@ -31,7 +31,7 @@ void (*hak_purge_waits)(void);
 struct purge_bursts hak_purge_bursts;
 
 static struct superslab *of_queue_node(struct queue_node *n) {
-	return (struct superslab *)(void *)((char *)n - offsetof(struct superslab, dirty_link));
+	return LIST_ENTRY(n, struct superslab, dirty_link);
 }
 
 static uint32_t dirty_mask(const struct superslab *ss) {
