@@ -11,7 +11,6 @@
 enum {
 	CLOCK_EVERY = 64,   /* span frees between two looks at the clock */
 	REGRET_MAX = 3,     /* from the floor to the ceiling */
-	REGRET_WINDOW = 1000, /* ms */
 	BACKOFF = 1000,     /* ms without purging after the system refused one */
 };
 
@@ -41,7 +40,7 @@ static uint32_t dirty_mask(const struct superslab *ss) {
 static void look_at_clock(void) {
 	purge.events = 0;
 	purge.now_ms = os_now_ms();
-	if (purge.regret > 0 && purge.now_ms - purge.regret_ms >= REGRET_WINDOW) {
+	if (purge.regret > 0 && purge.now_ms - purge.regret_ms >= PURGE_REGRET_MS) {
 		purge.regret--;
 		purge.regret_ms = purge.now_ms;
 	}
@@ -79,7 +78,7 @@ void purge_after_fork(void) {
 }
 
 void purge_regret(struct superslab *ss) {
-	if (purge.now_ms - ss->purged_ms >= REGRET_WINDOW)
+	if (purge.now_ms - ss->purged_ms >= PURGE_REGRET_MS)
 		return;
 	ss->purged_ms = 0; /* once per purge */
 	if (purge.regret < REGRET_MAX)
