@@ -121,9 +121,22 @@ static void log_purge(const struct superslab *ss, size_t bytes, const char *outc
 	os_say(&l);
 }
 
+/* Purges granules, a run of neighbours by a call; without the lock. Those that the system took. */
+static uint32_t purge_granules(const struct superslab *ss, uint32_t mask, size_t *callsp) {
+	uint32_t clean = 0;
+	for (*callsp = 0; mask != 0; (*callsp)++) {
+		unsigned first = (unsigned)__builtin_ctz(mask), run = trailing_ones32(mask >> first);
+		uint32_t part = low_mask32(run) << first;
+		mask &= ~part;
+		if (os_purge((void *)(ss->base + first * GRANULE), run * GRANULE))
+			clean |= part;
+	}
+	return clean;
+}
+
 /* Purges the dirty granules of one SuperSlab. The lock is dropped meanwhile. */
 static bool purge_superslab(struct superslab *ss) {
-	uint32_t mask = dirty_mask(ss), clean = 0;
+	uint32_t mask = dirty_mask(ss);
 	dequeue(ss);
 	ss->free &= ~mask;
 	superslab_refile(ss);
@@ -131,18 +144,8 @@ static bool purge_superslab(struct superslab *ss) {
 	space_count_dirty(-n);
 	hak_space.live += (size_t)n;
 	lock_release(space_lock());
-	size_t calls = 0;
-	for (uint32_t left = mask; left != 0; calls++) {
-		unsigned first = (unsigned)__builtin_ctz(left);
-		uint32_t shifted = ~(left >> first);
-		unsigned run = shifted == 0 ? 32 : (unsigned)__builtin_ctz(shifted);
-		if (run > 32 - first)
-			run = 32 - first;
-		uint32_t part = low_mask32(run) << first;
-		left &= ~part;
-		if (os_purge((void *)(ss->base + first * GRANULE), run * GRANULE))
-			clean |= part;
-	}
+	size_t calls;
+	uint32_t clean = purge_granules(ss, mask, &calls);
 	log_purge(ss, (size_t)__builtin_popcount(clean) * GRANULE,
 	          clean == mask ? " purged, bytes " : " refused in part, purged bytes ");
 	lock_acquire(space_lock());
