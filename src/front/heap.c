@@ -282,11 +282,6 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	return (void *)first;
 }
 
-static void empty_bin(const struct heap *h, const struct heap_class *hc, struct bin *b) {
-	b->head = heap_bin_end(h);
-	b->room = hc->capacity;
-}
-
 static void set_spare(struct heap_class *hc, const struct bin *b) {
 	hc->spare = b->head;
 	hc->spare_count = (uint16_t)(hc->capacity - b->room);
@@ -304,8 +299,8 @@ static void *take_spare(struct heap_class *hc, struct bin *b) {
 void heap_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	sampling_bin_emptied(h, sc);
-	struct bin *b = &h->bins[sc], full = *b;
-	empty_bin(h, hc, b);
+	struct bin full = h->bins[sc];
+	heap_empty_bin(h, sc);
 	COUNT(h->count.bin_overflow);
 	if (hc->spare_count == 0) {
 		set_spare(hc, &full);
@@ -356,7 +351,7 @@ static void hide_bins(struct heap *h) {
 			continue;
 		sampling_bin_emptied(h, sc);
 		set_spare(hc, b);
-		empty_bin(h, hc, b);
+		heap_empty_bin(h, sc);
 	}
 }
 
@@ -505,10 +500,9 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 
 static void flush_bin(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
-	struct bin *b = &h->bins[sc];
-	uintptr_t cached = b->head;
+	uintptr_t cached = h->bins[sc].head;
 	sampling_bin_emptied(h, sc);
-	empty_bin(h, hc, b);
+	heap_empty_bin(h, sc);
 	heap_send_home(h, cached);
 	if (hc->spare_count == 0)
 		return;
