@@ -446,9 +446,27 @@ static struct slab *next_slab(struct heap *h, unsigned sc) {
 	return adopt_slab(h, sc);
 }
 
-static void *refill(struct heap *h, unsigned sc, bool *zerop) {
+/* What the current slab has, or those in use before that take its place. NULL: nothing. */
+static void *take_from_current(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
+	for (;;) {
+		struct slab *s = hc->current;
+		if (s == NULL)
+			return NULL;
+		if (s->free_count == 0 && remote_collect(s, false))
+			COUNT_MORE(h->count.drained, s->free_count);
+		if (s->free_count != 0)
+			return take_own_list(h, b, s);
+		if (!slab_has_uncarved(s))
+			return NULL;
+		if (!recycle_instead(h, hc))
+			return carve(h, b, s, zerop);
+	}
+}
+
+static void *refill(struct heap *h, unsigned sc, bool *zerop) {
+	struct heap_class *hc = &h->classes[sc];
 	*zerop = false;
 	heap_tick(h);
 	if (HAK_UNLIKELY(policy_note_miss(&h->policy, sc)))
@@ -457,26 +475,18 @@ static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 	if (hc->spare_count != 0) {
 		COUNT(h->count.refill_spare);
 		grow_after_swaps(h, sc);
-		return take_spare(hc, b);
+		return take_spare(hc, &h->bins[sc]);
 	}
 	grow_after_overrun(h, sc);
 	for (;;) {
-		struct slab *s = hc->current;
-		if (s != NULL) {
-			if (s->free_count == 0 && remote_collect(s, false))
-				COUNT_MORE(h->count.drained, s->free_count);
-			if (s->free_count != 0)
-				return take_own_list(h, b, s);
-			if (slab_has_uncarved(s)) {
-				if (!recycle_instead(h, hc))
-					return carve(h, b, s, zerop);
-				continue;
-			}
-		}
+		void *p = take_from_current(h, sc, zerop);
+		if (p != NULL)
+			return p;
 		hc->current = NULL; /* full: what comes home from here on makes it ready */
-		s = next_slab(h, sc);
+		struct slab *s = next_slab(h, sc);
 		if (s == NULL) {
-			void *p = hak_size_classes[sc].size > MOSAIC_MAX_SIZE ? holes_start(h, sc) : holes_refill(h, sc);
+			bool is_large = hak_size_classes[sc].size > MOSAIC_MAX_SIZE;
+			p = is_large ? holes_start(h, sc) : holes_refill(h, sc);
 			if (p != NULL)
 				return p;
 			if (hak_settings.tiny_profile == TINY_LARSON_GUARD && has_gathered(h))
