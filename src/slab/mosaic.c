@@ -281,10 +281,3 @@ void mosaic_seal(struct slab *s) {
 	s->free_count = 0;
 	s->used = (uint16_t)held;
 }
-
-size_t mosaic_bytes(const struct mosaic *m) {
-	size_t bytes = 0;
-	for (unsigned unit = 0; unit < MOSAIC_UNITS; unit++)
-		bytes += hak_size_classes[get_begin(m, unit)].size;
-	return bytes;
-}

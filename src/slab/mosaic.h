@@ -89,9 +89,6 @@ unsigned mosaic_held_at(const struct mosaic *m, uintptr_t offset);
 /* In a fork child, for a slab whose owner is gone: takes all holes for used, counts the blocks. */
 void mosaic_seal(struct slab *s);
 
-/* Bytes of all blocks that are not in holes. A guess, for statistics. */
-size_t mosaic_bytes(const struct mosaic *m);
-
 /* The slab is deleted: puts the mosaic up for reuse. */
 void mosaic_close(struct slab *s);
 
