@@ -67,6 +67,7 @@ static struct heap *new_heap_locked(bool locked) {
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		h->classes[sc].capacity = (uint16_t)policy_initial_capacity(sc);
 	h->next = atomic_load_explicit(&registry.first, memory_order_relaxed);
+	/* Release: the heap's constant fields. */
 	atomic_store_explicit(&registry.first, h, memory_order_release);
 	return h;
 }
@@ -189,8 +190,9 @@ struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	struct slab *s = slab_new(sc);
 	if (s == NULL)
 		return NULL;
+	/* Relaxed: nobody has a block of it yet, and the tag releases it with the rest of the
+	   descriptor to whoever finds the tag. */
 	atomic_store_explicit(&s->owner, &h->inbox, memory_order_relaxed);
-	/* Releases the descriptor to whoever finds the tag. */
 	slab_set_tag(s, h->tag);
 	COUNT(h->count.refill_fresh);
 	policy_note_lock(&h->policy, sc);

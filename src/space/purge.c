@@ -90,6 +90,7 @@ void purge_regret(struct superslab *ss) {
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
+	/* Relaxed: a count. */
 	if (hak_settings.tiny_profile == TINY_LARSON_GUARD)
 		return __atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED) * SUPERSLAB_GRANULES;
 	size_t live = hak_space.live + space_big(), ceiling = PURGE_CEILING / GRANULE;
@@ -278,5 +279,6 @@ bool purge_is_discreet(void) {
 }
 
 bool purge_pending(void) {
+	/* Relaxed: a hint. */
 	return __atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED) > 0;
 }
