@@ -547,7 +547,7 @@ void heap_retire(struct heap *h) {
 	quarantine_flush(h);
 	heap_flush(h);
 	h->sampling = NULL;
-	h->sampling_seen = 0;
+	h->sampling_seen = h->bursts_seen = 0; /* the next thread sees to what is left */
 	h->is_watched = false;
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	if (hak_settings.adopt) {

@@ -15,7 +15,7 @@ static void call_others(uint32_t burst) {
 	static _Atomic uint32_t called;
 	/* Relaxed: once is enough, twice does no harm. */
 	if (atomic_exchange_explicit(&called, burst, memory_order_relaxed) != burst)
-		heap_call_threads(true);
+		heap_call_threads(false);
 }
 
 /* Does the thread take the fast path of free? */
@@ -35,10 +35,17 @@ static void begin(struct heap *h) {
 	tcache_count_frees(&h->watch->counted, h->tag);
 }
 
+static uint64_t age_of_burst(void) {
+	return os_now_ms() - atomic_load_explicit(&hak_purge_bursts.last_ms, memory_order_relaxed);
+}
+
+/* Is nothing left of it? Early on there may be more to come. */
+static bool is_settled(void) {
+	return age_of_burst() > (uint64_t)hak_settings.purge_delay_ms / 2 && !purge_pending() && bigcache_bytes() == 0;
+}
+
 static bool is_over(void) {
-	uint64_t delay = (uint64_t)hak_settings.purge_delay_ms;
-	uint64_t age = os_now_ms() - atomic_load_explicit(&hak_purge_bursts.last_ms, memory_order_relaxed);
-	return age > 2 * delay || (age > delay / 2 && !purge_pending() && bigcache_bytes() == 0);
+	return age_of_burst() > 2 * (uint64_t)hak_settings.purge_delay_ms || is_settled();
 }
 
 static bool still_waits(struct heap *h) {
@@ -70,7 +77,9 @@ void watch_count(struct heap *h, uintptr_t block) {
 void watch_begin(struct heap *h) {
 	uint32_t burst = atomic_load_explicit(&hak_purge_bursts.count, memory_order_acquire);
 	h->bursts_seen = burst;
+	if (is_settled())
+		return;
 	call_others(burst);
-	if (!h->is_watched && is_quick(h) && !is_over())
+	if (!h->is_watched && is_quick(h))
 		begin(h);
 }

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/watch.h"
+
+#include "base/settings.h"
+#include "common.h"
+#include "os/lock.h"
+
+enum { DELAY_MS = 40 };
+
+static _Atomic int stage;
+
+/* As a thread's first allocation does. */
+static struct heap *begin_heap(void)
+{
+	struct heap *h = heap_acquire(hak_tcache.bin, false);
+
+	CHECK(h != NULL);
+	hak_tcache.heap = h;
+	tcache_count_frees(NULL, h->tag);
+	heap_leave(h);
+	return h;
+}
+
+static void end_heap(struct heap *h)
+{
+	tcache_count_frees(NULL, 0);
+	hak_tcache.heap = NULL;
+	heap_retire(h);
+}
+
+static void reach(int n)
+{
+	atomic_store(&stage, n);
+}
+
+static void wait_for(int n)
+{
+	while (atomic_load(&stage) < n)
+		sleep_ms(1);
+}
+
+static bool is_called(void)
+{
+	return PAGEMAP_LOAD(&hak_tcache.tag) == TAG_MATCHES_NONE && hak_tcache.counted == NULL;
+}
+
+static int start_burst(void **state)
+{
+	hak_settings.purge_delay_ms = DELAY_MS;
+	atomic_store(&hak_purge_bursts.last_ms, 0);
+	purge_note_burst();
+	return 0;
+}
+
+/* One that is not over while the test runs. */
+static int start_long_burst(void **state)
+{
+	start_burst(state);
+	hak_settings.purge_delay_ms = WATCH_DELAY_MOST;
+	return 0;
+}
+
+static void thread_watched_till_burst_is_over(void **state)
+{
+	struct heap *h = begin_heap();
+
+	space_count_dirty(1);
+	watch_look(h);
+	space_count_dirty(-1);
+	assert_true(h->is_watched);
+	assert_non_null(hak_tcache.counted);
+	sleep_ms(3 * DELAY_MS);
+	watch_count(h, 0);
+	assert_false(h->is_watched);
+	assert_null(hak_tcache.counted);
+	end_heap(h);
+}
+
+/* However late a thread begins, if it is the first that runs; also with a heap that saw the burst. */
+static void burst_watched_if_anything_is_left(void **state)
+{
+	struct heap *h = begin_heap(), *seen = h;
+
+	sleep_ms(3 * DELAY_MS);
+	watch_look(h);
+	assert_false(h->is_watched);
+	assert_int_equal(hak_tcache.tag, h->tag);
+	end_heap(h);
+	h = begin_heap();
+	assert_ptr_equal(h, seen);
+	space_count_dirty(1);
+	watch_look(h);
+	assert_true(h->is_watched);
+	space_count_dirty(-1);
+	end_heap(h);
+}
+
+static void look_and_idle(unsigned index)
+{
+	struct heap *h = begin_heap();
+
+	if (index == 0) {
+		reach(1);
+		wait_for(3);
+		CHECK(is_called());
+		heap_answer(h);
+		CHECK(!is_called());
+	} else {
+		wait_for(2);
+		watch_look(h);
+		reach(3);
+	}
+	end_heap(h);
+}
+
+static void hold_registry(void)
+{
+	wait_for(1);
+	sleep_ms(5);
+	lock_acquire(heap_registry_lock());
+	reach(2);
+	sleep_ms(10);
+	lock_release(heap_registry_lock());
+}
+
+static void look_idle_or_hold(unsigned index)
+{
+	if (index < 2)
+		look_and_idle(index);
+	else
+		hold_registry();
+}
+
+/* Even if threads begin and end just then. */
+static void others_called_by_though_registry_is_busy(void **state)
+{
+	run_threads(3, look_idle_or_hold);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(thread_watched_till_burst_is_over, start_burst),
+		cmocka_unit_test_setup(burst_watched_if_anything_is_left, start_burst),
+		cmocka_unit_test_setup(others_called_by_though_registry_is_busy, start_long_burst),
+	};
+
+	return UNIT_RUN(tests);
+}
