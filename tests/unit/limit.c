@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The system layer's count of what is mapped, and the limit on it. */
+#include <sys/mman.h>
+
 #include "base/bits.h"
 #include "base/settings.h"
 #include "common.h"
@@ -88,6 +90,21 @@ static void move_refused_leaves_both_counted(void **state)
 	assert_true(os_unmap(target, 2 * GRANULE));
 }
 
+/* An emulator looks for room behind what it mapped last. */
+static bool system_goes_on_and_on(void)
+{
+	enum { ROUNDS = 64 };
+	uintptr_t low = UINTPTR_MAX, high = 0;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		void *p = mmap(NULL, HAK_MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		low = min_size(low, (uintptr_t)p);
+		high = max_size(high, (uintptr_t)p);
+		munmap(p, HAK_MIB);
+	}
+	return high - low >= (ROUNDS - 1) * HAK_MIB;
+}
+
 /* Mappings that come and go stay where they are: what describes addresses must not grow with time. */
 static void unmapped_addresses_used_again(void **state)
 {
@@ -95,6 +112,8 @@ static void unmapped_addresses_used_again(void **state)
 	char *live[LIVE];
 	uintptr_t low = UINTPTR_MAX, high = 0;
 
+	if (system_goes_on_and_on())
+		skip();
 	for (unsigned i = 0; i < LIVE; i++)
 		assert_non_null(live[i] = os_map_aligned(20 * GRANULE, GRANULE));
 	for (unsigned i = 0; i < ROUNDS; i++) {
