@@ -154,34 +154,56 @@ static void cover_by_several_threads_one_leaf(void **state)
 }
 
 static atomic_bool over;
+static _Atomic unsigned looks; /* ended */
+
+/* Until a look that began after this has ended, and any part of the next. */
+static void let_look(void)
+{
+	unsigned first = atomic_load(&looks);
+
+	while (atomic_load(&looks) - first < 2 && !atomic_load(&over))
+		os_pause();
+	for (unsigned i = first % 16; i > 0; i--)
+		os_pause();
+}
 
 /* A large block comes and goes, though not twice while somebody looks. */
 static void *give_up_again_and_again(void *arg)
 {
 	uintptr_t addr = *(uintptr_t *)arg;
 
-	while (!atomic_load_explicit(&over, memory_order_relaxed)) {
+	while (!atomic_load(&over)) {
 		pagemap_set(addr, 1, TAG_LARGE, desc);
 		pagemap_set_tag(addr, 1, TAG_NONE);
 		pagemap_set(addr, 1, TAG_LARGE_GONE, (void *)4096);
-		for (int i = 0; i < 15; i++)
-			os_pause();
+		let_look();
 	}
 	return NULL;
 }
 
+static unsigned look_often(uintptr_t addr)
+{
+	unsigned wrong = 0;
+
+	for (int i = 0; i < 1000; i++) {
+		struct pagemap_entry e = pagemap_lookup_steady(addr);
+		wrong += e.tag == TAG_LARGE && e.desc != desc;
+		atomic_fetch_add(&looks, 1);
+	}
+	return wrong;
+}
+
 static void steady_lookup_amid_changes_fits(void **state)
 {
+	enum { MS = 1000 };
 	uintptr_t addr = 11 * WINDOW;
 	pthread_t thread;
 	unsigned wrong = 0;
 
 	assert_true(pagemap_cover(addr, 1));
 	assert_int_equal(pthread_create(&thread, NULL, give_up_again_and_again, &addr), 0);
-	for (int i = 0; i < 20000000; i++) {
-		struct pagemap_entry e = pagemap_lookup_steady(addr);
-		wrong += e.tag == TAG_LARGE && e.desc != desc;
-	}
+	for (uint64_t start = os_now_ms(); os_now_ms() - start < MS;)
+		wrong += look_often(addr);
 	atomic_store(&over, true);
 	pthread_join(thread, NULL);
 	assert_int_equal(wrong, 0);
