@@ -49,7 +49,7 @@ static void install_handler(int number) {
 	struct sigaction action;
 	memset(&action, 0, sizeof action);
 	action.sa_handler = handle;
-	action.sa_flags = SA_RESTART;
+	action.sa_flags = SA_RESTART | SA_ONSTACK;
 	sigaction(number, &action, NULL);
 }
 

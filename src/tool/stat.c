@@ -53,11 +53,12 @@ static void print_heap(void *arg, const struct reading_heap *h) {
 }
 
 static enum tool_exit show_threads(const struct process *p) {
+	struct reading_heap heap;
 	printf("%s[%d], HAKMEM %s: what each heap has cached, where its blocks came from and went\n", p->name,
 	       (int)p->pid, p->reading.version);
 	printf("%5s %-6s %7s %9s %8s %8s %8s %8s %8s %8s %8s %8s %9s %9s %9s %9s\n", "HEAP", "IS", "CACHED", "MISSES",
 	       "SPARE", "OWN", "CARVE", "READY", "INBOX", "ADOPT", "HOLE", "FRESH", "FULL", "HOME", "REMOTE", "DRAINED");
-	return process_why(p, reading_heaps(&p->reading, print_heap, NULL));
+	return process_why(p, reading_heaps(&p->reading, &heap, print_heap, NULL));
 }
 
 /* ---- in all ---- */
