@@ -61,7 +61,8 @@ static void put_buffer(void *arg, const char *text, size_t length) {
 API size_t hak_stats_json(char *buffer, size_t size) {
 	struct text_buffer b = { .at = buffer, .room = size != 0 ? size - 1 : 0 };
 	begin();
-	write_json(stats_take(true), put_buffer, &b);
+	stats_take(true);
+	stats_write_json(put_buffer, &b);
 	stats_put_back();
 	if (size != 0)
 		buffer[min_size(b.length, b.room)] = '\0';

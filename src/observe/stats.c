@@ -15,8 +15,10 @@ static uint64_t descriptor;
 /* Under `lock`, and static for the sake of signal handlers on small stacks. Nothing here is kept. */
 static struct {
 	struct lock lock;
+	bool waits; /* its holder, for other locks */
 	struct reading reading;
 	struct hak_stats stats;
+	struct reading_heap heap;
 	struct reading_room room;
 } work;
 
@@ -64,6 +66,7 @@ const struct hak_stats *stats_take(bool wait) {
 	st->size = sizeof *st;
 	work.reading.copy = copy_self;
 	work.reading.room = &work.room;
+	work.waits = wait;
 	if (reading_open(&work.reading, descriptor) != READING_OK)
 		return st;
 	hold_bins(wait);
@@ -75,6 +78,46 @@ const struct hak_stats *stats_take(bool wait) {
 void stats_put_back(void) {
 	lock_release(&work.lock);
 }
+
+/* ---- heap by heap ---- */
+
+struct heap_writer {
+	put_fn *put;
+	void *arg;
+	void (*write)(const struct reading_heap *h, put_fn *put, void *arg);
+};
+
+/* What takes the text may be slow. */
+static void each_heap(void *arg, const struct reading_heap *h) {
+	const struct heap_writer *w = arg;
+	let_bins_go();
+	w->write(h, w->put, w->arg);
+	hold_bins(work.waits);
+}
+
+static void write_heaps(struct heap_writer *w) {
+	if (work.stats.heaps == 0)
+		return;
+	hold_bins(work.waits);
+	reading_heaps(&work.reading, &work.heap, each_heap, w);
+	let_bins_go();
+}
+
+void stats_write_text(bool warm, put_fn *put, void *arg) {
+	write_text(&work.stats, warm, put, arg);
+	put(arg, "heaps\n", 6);
+	write_text_heaps(put, arg);
+	write_heaps(&(struct heap_writer){ put, arg, write_text_heap });
+}
+
+void stats_write_json(put_fn *put, void *arg) {
+	write_json_open(&work.stats, put, arg);
+	write_heaps(&(struct heap_writer){ put, arg, write_json_heap });
+	write_json_close(put, arg);
+	put(arg, "\n", 1);
+}
+
+/* ---- of malloc.h ---- */
 
 struct mallinfo2 stats_mallinfo2(void) {
 	const struct hak_stats *st = stats_take(true);
@@ -98,7 +141,8 @@ static void put_file(void *arg, const char *text, size_t length) {
 
 void stats_print(void) {
 	int fd = STDERR_FILENO;
-	write_text(stats_take(true), false, put_file, &fd);
+	stats_take(true);
+	stats_write_text(false, put_file, &fd);
 	stats_put_back();
 }
 

@@ -21,6 +21,10 @@ void stats_init(const void *descriptor);
 const struct hak_stats *stats_take(bool wait);
 void stats_put_back(void);
 
+/* What is taken, in all and heap by heap. */
+void stats_write_text(bool warm, put_fn *put, void *arg);
+void stats_write_json(put_fn *put, void *arg);
+
 /* For fork. A child forgets what others have taken. */
 struct lock *stats_lock(void);
 

@@ -86,12 +86,12 @@ static void write_head(int fd) {
 	os_file_write(fd, l.text, l.len);
 }
 
-static void write_report(const struct hak_stats *st, int fd) {
+static void write_report(int fd) {
 	if (hak_settings.stats == STATS_JSON) {
-		write_json(st, put, &fd);
+		stats_write_json(put, &fd);
 	} else {
 		write_head(fd);
-		write_text(st, hak_settings.warm_pool_stats, put, &fd);
+		stats_write_text(hak_settings.warm_pool_stats, put, &fd);
 	}
 }
 
@@ -100,9 +100,8 @@ static void report(bool wait) {
 	int fd = target();
 	if (fd < 0)
 		return;
-	const struct hak_stats *st = stats_take(wait);
-	if (st != NULL) {
-		write_report(st, fd);
+	if (stats_take(wait) != NULL) {
+		write_report(fd);
 		stats_put_back();
 	}
 	if (!goes_to_stderr())
