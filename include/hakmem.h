@@ -241,6 +241,8 @@ struct hak_stats {
 	uint64_t classes;                   /* of by_class: [1] to [classes - 1] are used */
 	struct hak_stats_class by_class[HAK_STATS_CLASSES];
 	struct hak_stats_band by_band[HAK_STATS_BANDS];
+
+	uint64_t space_locks, space_waits;  /* of the lock on the address space: taken, after waiting */
 };
 
 /* Fills *`stats`, whose size the caller gives as `size`: sizeof(struct hak_stats). Other threads go on; what

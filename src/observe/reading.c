@@ -504,6 +504,8 @@ static void add_space(const struct reading *r, struct hak_stats *st) {
 	st->dirty_peak = GET(c->bytes, SPACE_DIRTY_MOST) << shift;
 	st->purged = GET(c->bytes, SPACE_PURGED) << shift;
 	st->purges = GET(c->bytes, SPACE_PURGES);
+	st->space_locks = GET(c->bytes, SPACE_LOCKS);
+	st->space_waits = GET(c->bytes, SPACE_WAITS);
 	st->regrets = GET(c->bytes, SPACE_REGRETS);
 	st->bigcache = get_word(r, r->root[ROOT_BIGCACHE_GRANULES]) << shift;
 	st->clean <<= shift;
