@@ -259,7 +259,7 @@ static void each_large(void *arg, const void *at) {
 	const struct reading *r = lr->r;
 	struct reading_large l = {
 		.base = GET(at, LARGE_BASE), .granules = GET(at, LARGE_GRANULES), .usable = GET(at, LARGE_USABLE),
-		.is_live = GET(at, LARGE_STATE) == r->number[N_LARGE_LIVE],
+		.unused = GET(at, LARGE_UNUSED), .is_live = GET(at, LARGE_STATE) == r->number[N_LARGE_LIVE],
 		.in_superslab = GET(at, LARGE_SUPERSLAB) != 0,
 	};
 	if (l.is_live || GET(at, LARGE_KEPT) != 0)
@@ -451,6 +451,7 @@ static void add_large(void *arg, const struct reading_large *l) {
 	*(l2 ? &st->l2 : l25 ? &st->l25 : &st->large) += l->usable;
 	*(l2 ? &st->l2_blocks : l25 ? &st->l25_blocks : &st->large_blocks) += 1;
 	st->live += l->usable;
+	st->unused += l->unused;
 	st->live_blocks++;
 }
 

@@ -63,7 +63,7 @@ struct reading_slab {
 	bool is_orphan;           /* no thread has it */
 };
 struct reading_large {
-	uint64_t base, granules, usable;
+	uint64_t base, granules, usable, unused;
 	bool is_live, in_superslab;
 };
 struct reading_superslab {

@@ -66,14 +66,15 @@ static void stats_small_blocks_exact(void **state)
 static void stats_large_blocks_by_band(void **state)
 {
 	struct hak_stats before = get();
-	void *large = malloc(100 * KIB), *l25 = malloc(600 * KIB), *l2 = malloc(2 * MIB);
+	void *large = malloc(100 * KIB - 1000), *l25 = malloc(600 * KIB), *l2 = malloc(2 * MIB);
 	struct hak_stats full = get();
 
 	assert_true(large && l25 && l2);
 	assert_int_equal(full.large_blocks - before.large_blocks, 1);
-	assert_int_equal(full.large - before.large, hak_usable_size(large));
+	assert_int_equal(full.large - before.large, 100 * KIB);
 	assert_int_equal(full.l25 - before.l25, hak_usable_size(l25));
 	assert_int_equal(full.l2 - before.l2, hak_usable_size(l2));
+	assert_true(full.unused - before.unused >= 1000);
 	free(large);
 	free(l25);
 	free(l2);
