@@ -97,7 +97,8 @@ static bool is_layout(const struct reading *r) {
 		fits(r, F_HEAP_CLASSES, n[N_CLASSES], r->size[S_HEAP_CLASS]) &&
 		fits(r, F_HEAP_WARM, n[N_BANDS], r->size[S_WARM]) &&
 		fits(r, F_HEAP_OUTBOX, n[N_SLOTS], r->size[S_SLOT]) &&
-		fits(r, F_OPS_ALLOCS, n[N_CLASSES], 8) && fits(r, F_OPS_FREES, n[N_CLASSES], 8);
+		fits(r, F_OPS_ALLOCS, n[N_CLASSES], 8) && fits(r, F_OPS_FREES, n[N_CLASSES], 8) &&
+		(r->size[S_QUARANTINED] == 0 || fits(r, F_QUARANTINED_BLOCKS, n[N_CLASSES], 2));
 }
 
 static uint64_t target(uint64_t address, size_t member, int64_t offset) {
@@ -326,6 +327,18 @@ static void add_outbox(const struct reading *r, const void *heap) {
 	}
 }
 
+static void add_quarantine(const struct reading *r, uint64_t at) {
+	struct reading_copy *quarantined = &r->room->inner;
+	if (at == 0 || !get_copy(r, quarantined, at, r->size[S_QUARANTINED]))
+		return;
+	const char *counts = place(quarantined->bytes, offset_of(r, F_QUARANTINED_BLOCKS));
+	for (size_t sc = 0; sc < r->number[N_CLASSES] && sc < HAK_STATS_CLASSES; sc++) {
+		uint16_t blocks;
+		memcpy(&blocks, counts + sc * sizeof blocks, sizeof blocks);
+		r->room->cached[sc] += blocks;
+	}
+}
+
 static void add_counters(const struct reading *r, const void *heap, struct hak_stats *st) {
 	st->bin_misses += GET(heap, COUNT_MISS);
 	st->refill_spare += GET(heap, COUNT_SPARE);
@@ -371,6 +384,7 @@ static void add_ops(const struct reading *r, uint64_t at, struct hak_stats *st) 
 static void add_heap(const struct reading *r, const void *heap, struct hak_stats *st) {
 	add_bins(r, heap, st);
 	add_outbox(r, heap);
+	add_quarantine(r, GET(heap, HEAP_QUARANTINE));
 	add_counters(r, heap, st);
 	add_ops(r, GET(heap, HEAP_OPS), st);
 }
