@@ -83,5 +83,6 @@ void profile_end(void) {
 		return;
 	sample_stop();
 	write_file();
-	profile_report();
+	if (hak_settings.sample_report)
+		profile_report();
 }
