@@ -187,11 +187,7 @@ static int start_empty(void **state)
 {
 	heap = heap_acquire(bins, false);
 	other = heap_acquire(other_bins, false);
-	if (heap == NULL || other == NULL)
-		return -1;
-	/* After other tests it may be either. */
-	heap->is_first = true;
-	return 0;
+	return heap != NULL && other != NULL ? 0 : -1;
 }
 
 static unsigned class_for(size_t size)
