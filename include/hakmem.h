@@ -243,6 +243,7 @@ struct hak_stats {
 	struct hak_stats_band by_band[HAK_STATS_BANDS];
 
 	uint64_t space_locks, space_waits;  /* of the lock on the address space: taken, after waiting */
+	uint64_t used_peak;                 /* the most of SuperSlabs that was in use at a time */
 };
 
 /* Fills *`stats`, whose size the caller gives as `size`: sizeof(struct hak_stats). Other threads go on; what

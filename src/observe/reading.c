@@ -517,6 +517,7 @@ static void add_space(const struct reading *r, struct hak_stats *st) {
 		return;
 	st->dirty = GET(c->bytes, SPACE_DIRTY) << shift;
 	st->dirty_peak = GET(c->bytes, SPACE_DIRTY_MOST) << shift;
+	st->used_peak = GET(c->bytes, SPACE_LIVE_MOST) << shift;
 	st->purged = GET(c->bytes, SPACE_PURGED) << shift;
 	st->purges = GET(c->bytes, SPACE_PURGES);
 	st->space_locks = GET(c->bytes, SPACE_LOCKS);
