@@ -13,7 +13,6 @@ struct settings hak_settings = {
 	.bigcache_l25 = HAK_BIGCACHE_L25,
 	.bigcache_max = BIGCACHE_AUTO,
 	.purge_delay_ms = 1000,
-	.sample_report = true,
 	.sample_file = "hakmem.%p.heap",
 	.stats_file = "stderr",
 };

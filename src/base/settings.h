@@ -49,7 +49,6 @@ struct settings {
 	bool verbose;
 	bool crash_report;
 	bool name_maps;         /* our mappings bear names in /proc/PID/maps */
-	bool sample_report;     /* the profiler says at the end what is not freed */
 	bool sample_totals;     /* of what was allocated in all the profiler takes a better sample */
 	uint32_t sample_signal; /* switches the heap profiler; 0: none */
 	size_t sample;          /* mean bytes between the profiler's samples; 0: off */

@@ -83,6 +83,5 @@ void profile_end(void) {
 		return;
 	sample_stop();
 	write_file();
-	if (hak_settings.sample_report)
-		profile_report();
+	profile_report();
 }
