@@ -241,6 +241,9 @@ struct hak_stats {
 	uint64_t classes;                   /* of by_class: [1] to [classes - 1] are used */
 	struct hak_stats_class by_class[HAK_STATS_CLASSES];
 	struct hak_stats_band by_band[HAK_STATS_BANDS];
+
+	uint64_t space_locks, space_waits;  /* of the lock on the address space: taken, after waiting */
+	uint64_t used_peak;                 /* the most of SuperSlabs that was in use at a time */
 };
 
 /* Fills *`stats`, whose size the caller gives as `size`: sizeof(struct hak_stats). Other threads go on; what
@@ -257,7 +260,8 @@ int hak_stats_write(const struct hak_stats *stats, enum hak_stats_format format,
                     void (*put)(void *arg, const char *text, size_t length), void *arg) HAK_NOEXCEPT;
 
 /* As much of the calling process's statistics as JSON as fits `size` bytes, terminated; NULL `buffer`
-   with `size` 0 asks how much that is. Returns its whole length without the terminator. */
+   with `size` 0 asks how much that is, to which heaps that come to be meanwhile add: the object has what
+   is counted by heap, of which each thread has one. Returns its whole length without the terminator. */
 size_t hak_stats_json(char *buffer, size_t size) HAK_NOEXCEPT;
 
 /* What hak_heap_visit says of a piece of memory. */

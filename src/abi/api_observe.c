@@ -20,15 +20,15 @@ static void begin(void) {
 }
 
 API int hak_stats_get(struct hak_stats *stats, size_t size) {
-	struct hak_stats st;
 	if (size < offsetof(struct hak_stats, committed)) {
 		errno = EINVAL;
 		return -1;
 	}
 	begin();
-	stats_collect(&st, true);
-	st.size = min_size(size, sizeof st);
-	memcpy(stats, &st, st.size);
+	size = min_size(size, sizeof *stats);
+	memcpy(stats, stats_take(true), size);
+	stats_put_back();
+	stats->size = size;
 	return 0;
 }
 
@@ -59,11 +59,11 @@ static void put_buffer(void *arg, const char *text, size_t length) {
 }
 
 API size_t hak_stats_json(char *buffer, size_t size) {
-	struct hak_stats st;
 	struct text_buffer b = { .at = buffer, .room = size != 0 ? size - 1 : 0 };
 	begin();
-	stats_collect(&st, true);
-	write_json(&st, put_buffer, &b);
+	stats_take(true);
+	stats_write_json(put_buffer, &b);
+	stats_put_back();
 	if (size != 0)
 		buffer[min_size(b.length, b.room)] = '\0';
 	return b.length;

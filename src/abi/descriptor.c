@@ -12,6 +12,7 @@
 #include "front/heap.h"
 #include "front/large.h"
 #include "front/nursery.h"
+#include "front/quarantine.h"
 #include "hakmem.h"
 #include "observe/descriptor.h"
 #include "observe/stats.h"

@@ -251,8 +251,8 @@ static bool holds_locks(void) {
 	return lock_is_held(slab_lock()) || lock_is_held(mosaic_lock()) || lock_is_held(space_lock()) ||
 		lock_is_held(large_lock()) || lock_is_held(bigcache_lock()) || lock_is_held(quarantine_lock()) ||
 		lock_is_held(guard_lock()) || lock_is_held(heap_registry_lock()) || lock_is_held(pagemap_lock()) ||
-		lock_is_held(meta_lock()) || lock_is_held(&process.lock) || locked_heap_holds_locks() ||
-		sample_holds_locks();
+		lock_is_held(meta_lock()) || lock_is_held(stats_lock()) || lock_is_held(&process.lock) ||
+		locked_heap_holds_locks() || sample_holds_locks();
 }
 
 static void repair_shared(void) {
@@ -272,6 +272,7 @@ static void repair_shared(void) {
 	repair(heap_registry_lock(), heap_registry_reset);
 	repair(pagemap_lock(), NULL);
 	repair(meta_lock(), meta_reset);
+	repair(stats_lock(), NULL);
 	repair(&process.lock, NULL);
 	locked_heap_repair_after_fork();
 	sample_after_fork();

@@ -16,6 +16,7 @@
 
 #include "abi/entry.h"
 #include "abi/lifecycle.h"
+#include "observe/profile.h"
 
 typedef int create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 typedef int thrd_create_fn(thrd_t *, thrd_start_t, void *);
@@ -57,6 +58,9 @@ static int run_c11(void *arg) {
 }
 
 static struct start *new_start(struct start start) {
+	/* Loads a library, which an allocation may not once there are threads. */
+	if (profile_is_due())
+		profile_begin(NULL);
 	struct start *s = entry_malloc(sizeof *s);
 	if (s != NULL)
 		*s = start;

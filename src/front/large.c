@@ -90,10 +90,12 @@ static void count_large(size_t from, size_t to) {
 	__atomic_fetch_add(&hak_space.large, to - from, __ATOMIC_RELAXED);
 }
 
-static void set_usable(struct large *l, size_t usable) {
+/* For `size` bytes. */
+static void set_usable(struct large *l, size_t size, size_t usable) {
 	if (!is_big(l))
 		count_large(l->usable, usable);
 	l->usable = l->size = usable;
+	l->unused = (uint32_t)(usable - size);
 	l->touched = max_size(l->touched, usable);
 }
 
@@ -191,7 +193,7 @@ struct large *large_alloc(size_t size, size_t align, bool *zerop) {
 	if (l == NULL)
 		return NULL;
 	l->usable = 0;
-	set_usable(l, usable);
+	set_usable(l, size, usable);
 	l->kind = KIND_MALLOC;
 	l->is_shut = l->is_breached = false;
 	l->heap = NULL;
@@ -342,7 +344,7 @@ bool large_resize(struct large *l, size_t size) {
 		os_purge((char *)l->span.base + usable, l->usable - usable);
 	if (!resize_to(l, usable))
 		return false;
-	set_usable(l, usable);
+	set_usable(l, size, usable);
 	return true;
 }
 
@@ -378,7 +380,7 @@ bool large_move(struct large *l, size_t size) {
 	}
 	l->span.base = target;
 	l->span.granules = granules;
-	set_usable(l, usable);
+	set_usable(l, size, usable);
 	pagemap_set((uintptr_t)target, granules, TAG_LARGE, l);
 	count_big((ptrdiff_t)granules - (ptrdiff_t)old);
 	return true;

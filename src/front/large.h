@@ -33,6 +33,7 @@ struct large {
 	bool is_breached;           /* but not any longer: misuse was let go on */
 	size_t touched;             /* what lies behind its first `touched` bytes reads as zero */
 	_Atomic uint32_t state;
+	uint32_t unused;            /* bytes of `usable` that were not asked for */
 	struct locked_heap *heap;   /* the first-class heap it belongs to, or NULL */
 	struct list_node heap_link; /* under that heap's lock */
 	struct list_node bin_link;  /* BigCache: under its lock */

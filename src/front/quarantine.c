@@ -29,6 +29,7 @@ static void let_go(struct heap *h, struct held held) {
 	struct slab *s = pagemap_lookup(held.block).desc;
 	size_t size = s->block_size;
 	h->quarantine->bytes -= size;
+	h->quarantine->quarantined.blocks[s->sc]--;
 	uint64_t word = canary_load(held.block, size);
 	size_t usable = size - CANARY_BYTES;
 	if (!memory_is_zero(held.block, usable) || canary_kind(word) != KIND_FREED ||
@@ -56,10 +57,12 @@ static void enqueue(struct heap *h, struct held held) {
 	q->count++;
 }
 
-void quarantine_add(struct heap *h, uintptr_t block, size_t size) {
+void quarantine_add(struct heap *h, const struct slab *s, uintptr_t block) {
+	size_t size = s->block_size;
 	struct quarantine *q = h->quarantine;
 	struct held held = { block, os_cycles() };
 	q->bytes += size;
+	q->quarantined.blocks[s->sc]++;
 	if (size <= RANDOM_SIZE_MOST) {
 		struct held *place = &q->random[secure_random(h) % RANDOM_BLOCKS];
 		struct held before = *place;
@@ -91,6 +94,7 @@ void quarantine_forget(struct heap *h) {
 	if (q == NULL)
 		return;
 	q->bytes = q->count = 0;
+	q->quarantined = (struct quarantined){ 0 };
 	for (unsigned i = 0; i < RANDOM_BLOCKS; i++)
 		q->random[i].block = 0;
 }

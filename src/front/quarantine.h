@@ -36,7 +36,13 @@ struct held {
 	uint64_t freed;  /* os_cycles */
 };
 
+/* Blocks there are, by class; for statistics. */
+struct quarantined {
+	uint16_t blocks[SC_COUNT];
+};
+
 struct quarantine {
+	struct quarantined quarantined; /* first */
 	size_t bytes;
 	uint32_t oldest, count; /* of the queue */
 	struct held random[RANDOM_BLOCKS];
@@ -46,8 +52,8 @@ struct quarantine {
 /* An empty quarantine, or NULL: out of memory. */
 struct quarantine *quarantine_new(void);
 
-/* A freed, zeroed block of `size` bytes. */
-void quarantine_add(struct heap *h, uintptr_t block, size_t size);
+/* A freed, zeroed block of the slab. */
+void quarantine_add(struct heap *h, const struct slab *s, uintptr_t block);
 
 /* Lets everything go. `h` may have none. */
 void quarantine_flush(struct heap *h);

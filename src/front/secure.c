@@ -179,7 +179,7 @@ void secure_free(struct heap *h, struct slab *s, uintptr_t block) {
 	memory_clear(block, size - CANARY_BYTES);
 	canary_store(block, size, KIND_FREED, slack);
 	if (h != NULL && h->quarantine != NULL && !block_is_locked_heaps(s))
-		quarantine_add(h, block, size);
+		quarantine_add(h, s, block);
 	else
 		block_put(h, s, block);
 }

@@ -10,7 +10,7 @@
  *                            sizes; numbers: see descriptor.def
  *     version  text
  *
- * This header, descriptor.def and reading.h are what the library publishes for tools.
+ * This header, descriptor.def, reading.h and write.h are what the library publishes for tools.
  */
 #ifndef HAK_OBSERVE_DESCRIPTOR_H
 #define HAK_OBSERVE_DESCRIPTOR_H

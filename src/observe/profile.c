@@ -10,6 +10,7 @@
 #include "base/settings.h"
 #include "front/sampling.h"
 #include "observe/sample.h"
+#include "observe/stack.h"
 
 bool hak_profile_due;
 
@@ -49,7 +50,7 @@ static void install_handler(int number) {
 	struct sigaction action;
 	memset(&action, 0, sizeof action);
 	action.sa_handler = handle;
-	action.sa_flags = SA_RESTART;
+	action.sa_flags = SA_RESTART | SA_ONSTACK;
 	sigaction(number, &action, NULL);
 }
 
@@ -65,7 +66,9 @@ void profile_init(void) {
 void profile_begin(const void *caller) {
 	/* Loading a library before libc is initialised would do that, without arguments and environment. Of
 	   several threads one is the first. */
-	if (environ == NULL || !__atomic_exchange_n(&hak_profile_due, false, __ATOMIC_ACQ_REL))
+	if (environ == NULL || (caller != NULL && !stack_may_prepare(caller)))
+		return;
+	if (!__atomic_exchange_n(&hak_profile_due, false, __ATOMIC_ACQ_REL))
 		return;
 	int saved = errno;
 	if (hak_settings.sample != 0)

@@ -15,7 +15,8 @@
    loading the unwinder needs that. */
 void profile_init(void);
 
-/* Whether that is still to be done; and does it, where a library may be loaded. */
+/* Whether that is still to be done; and does it, if a library may be loaded, amid an allocation that returns to
+   `caller`, or NULL: where it surely may, before a thread begins or a library is loaded. */
 extern HAK_HIDDEN bool hak_profile_due;
 HAK_INLINE bool profile_is_due(void) {
 	return HAK_UNLIKELY(__atomic_load_n(&hak_profile_due, __ATOMIC_RELAXED));

@@ -6,11 +6,12 @@
 #include "observe/sample.h"
 #include "os/os.h"
 
+/* Lives on the stack of a signal handler, which may be little. */
 struct out {
 	int fd;
 	int error;
 	size_t len;
-	char text[4096];
+	char text[1024];
 };
 
 static void flush(struct out *o) {
@@ -90,25 +91,27 @@ static void write_site(struct out *o, const struct site *s) {
 
 static void write_mappings(struct out *o) {
 	static const char heading[] = "\nMAPPED_LIBRARIES:\n";
-	char text[1024];
-	size_t at = 0, n;
 	put(o, heading, sizeof heading - 1);
+	flush(o);
 	int fd = os_file_open("/proc/self/maps").fd;
 	if (fd < 0)
 		return;
-	for (; (n = os_file_read(fd, text, sizeof text, at)) != 0; at += n)
-		put(o, text, n);
+	for (size_t at = 0; (o->len = os_file_read(fd, o->text, sizeof o->text, at)) != 0; flush(o))
+		at += o->len;
 	os_file_close(fd);
 }
 
+/* A descriptor, or a negative error. */
+HAK_NOINLINE static int create(const char *pattern) {
+	char path[512];
+	return report_path(path, sizeof path, pattern) ? os_file_create(path) : -ENAMETOOLONG;
+}
+
 int profile_write(const char *path) {
-	char expanded[512];
 	if (sample_mean() == 0)
 		return ENODATA;
-	if (!report_path(expanded, sizeof expanded, path))
-		return ENAMETOOLONG;
 	struct out o = { .len = 0 };
-	o.fd = os_file_create(expanded);
+	o.fd = create(path);
 	if (o.fd < 0)
 		return -o.fd;
 	write_heading(&o);

@@ -20,8 +20,7 @@ static uint64_t get_word(const struct reading *r, uint64_t from) {
 	return get_bytes(r, from, &word, sizeof word) ? word : 0;
 }
 
-bool reading_copy(const struct reading *r, struct reading_copy *c, uint64_t address, size_t size) {
-	c->address = address;
+static bool get_copy(const struct reading *r, struct reading_copy *c, uint64_t address, size_t size) {
 	return size <= sizeof c->bytes && size != 0 && get_bytes(r, address, c->bytes, size);
 }
 
@@ -29,13 +28,13 @@ static unsigned offset_of(const struct reading *r, enum descriptor_field field) 
 	return r->field[field] >> 16;
 }
 
-uint64_t reading_field(const struct reading *r, const void *at, enum descriptor_field field) {
+static uint64_t get_field(const struct reading *r, const void *at, enum descriptor_field field) {
 	uint64_t value = 0;
 	unsigned size = r->field[field] & 0xffff;
 	memcpy(&value, (const char *)at + offset_of(r, field), size < sizeof value ? size : sizeof value);
 	return value;
 }
-#define GET(at, id) reading_field(r, at, F_##id)
+#define GET(at, id) get_field(r, at, F_##id)
 
 static const char *place(const void *at, size_t offset) {
 	return (const char *)at + offset;
@@ -98,7 +97,8 @@ static bool is_layout(const struct reading *r) {
 		fits(r, F_HEAP_CLASSES, n[N_CLASSES], r->size[S_HEAP_CLASS]) &&
 		fits(r, F_HEAP_WARM, n[N_BANDS], r->size[S_WARM]) &&
 		fits(r, F_HEAP_OUTBOX, n[N_SLOTS], r->size[S_SLOT]) &&
-		fits(r, F_OPS_ALLOCS, n[N_CLASSES], 8) && fits(r, F_OPS_FREES, n[N_CLASSES], 8);
+		fits(r, F_OPS_ALLOCS, n[N_CLASSES], 8) && fits(r, F_OPS_FREES, n[N_CLASSES], 8) &&
+		(r->size[S_QUARANTINED] == 0 || fits(r, F_QUARANTINED_BLOCKS, n[N_CLASSES], 2));
 }
 
 static uint64_t target(uint64_t address, size_t member, int64_t offset) {
@@ -162,10 +162,10 @@ static uint64_t blocks_out(const struct reading *r, const void *slab) {
 /* Blocks of each class in a mosaic, but for those freed. Bytes. */
 static uint64_t read_mosaic(struct slab_reader *sr, uint64_t at) {
 	const struct reading *r = sr->r;
-	uint8_t begins[4096];
+	uint8_t *begins = (uint8_t *)r->room->inner.bytes;
 	size_t cells = r->field[F_MOSAIC_BEGINS] & 0xffff;
 	uint64_t bytes = 0;
-	if (cells > sizeof begins || !get_bytes(r, at + offset_of(r, F_MOSAIC_BEGINS), begins, cells))
+	if (cells > READING_COPY_MAX || !get_bytes(r, at + offset_of(r, F_MOSAIC_BEGINS), begins, cells))
 		return 0;
 	for (size_t i = 0; i < cells; i++) {
 		unsigned sc = begins[i] >> 1; /* of a freed block: no class's number, for the top bit is set */
@@ -220,14 +220,14 @@ static void read_slab(struct slab_reader *sr, const void *slab) {
 static enum reading_result read_chunks(const struct reading *r, uint64_t root, size_t chunk_size,
                                        enum descriptor_field next, size_t first, size_t size, size_t count,
                                        void (*each)(void *arg, const void *at), void *arg) {
-	struct reading_copy c;
+	struct reading_copy *c = &r->room->outer;
 	uint64_t at = get_word(r, root);
 	for (size_t n = 0; at != 0 && n < LIST_MOST; n++) {
-		if (first + count * size > chunk_size || !reading_copy(r, &c, at, chunk_size))
+		if (first + count * size > chunk_size || !get_copy(r, c, at, chunk_size))
 			return READING_GONE;
 		for (size_t i = 0; i < count; i++)
-			each(arg, place(c.bytes, first + i * size));
-		at = reading_field(r, c.bytes, next);
+			each(arg, place(c->bytes, first + i * size));
+		at = get_field(r, c->bytes, next);
 	}
 	return READING_OK;
 }
@@ -260,7 +260,7 @@ static void each_large(void *arg, const void *at) {
 	const struct reading *r = lr->r;
 	struct reading_large l = {
 		.base = GET(at, LARGE_BASE), .granules = GET(at, LARGE_GRANULES), .usable = GET(at, LARGE_USABLE),
-		.is_live = GET(at, LARGE_STATE) == r->number[N_LARGE_LIVE],
+		.unused = GET(at, LARGE_UNUSED), .is_live = GET(at, LARGE_STATE) == r->number[N_LARGE_LIVE],
 		.in_superslab = GET(at, LARGE_SUPERSLAB) != 0,
 	};
 	if (l.is_live || GET(at, LARGE_KEPT) != 0)
@@ -275,59 +275,67 @@ enum reading_result reading_larges(const struct reading *r, reading_large_fn *vi
 }
 
 enum reading_result reading_superslabs(const struct reading *r, reading_superslab_fn *visit, void *arg) {
-	struct reading_copy c;
+	struct reading_copy *c = &r->room->outer;
 	uint64_t at = get_word(r, r->root[ROOT_SUPERSLABS]);
 	for (size_t n = 0; at != 0 && n < LIST_MOST; n++) {
-		if (!reading_copy(r, &c, at, r->size[S_SUPERSLAB]))
+		if (!get_copy(r, c, at, r->size[S_SUPERSLAB]))
 			return READING_GONE;
 		struct reading_superslab s = {
-			.base = GET(c.bytes, SUPER_BASE), .free = (uint32_t)GET(c.bytes, SUPER_FREE),
-			.zero = (uint32_t)GET(c.bytes, SUPER_ZERO), .huge = GET(c.bytes, SUPER_HUGE) != 0,
+			.base = GET(c->bytes, SUPER_BASE), .free = (uint32_t)GET(c->bytes, SUPER_FREE),
+			.zero = (uint32_t)GET(c->bytes, SUPER_ZERO), .huge = GET(c->bytes, SUPER_HUGE) != 0,
 		};
 		if (s.base != 0)
 			visit(arg, &s);
-		at = GET(c.bytes, SUPER_NEXT);
+		at = GET(c->bytes, SUPER_NEXT);
 	}
 	return READING_OK;
 }
 
 /* ---- heaps ---- */
 
-struct heap_sums {
-	uint64_t cached[HAK_STATS_CLASSES]; /* blocks in bins, spare bins and outboxes */
-	uint64_t samples[HAK_STATS_CLASSES], waste[HAK_STATS_CLASSES];
-};
-
-static void add_bins(const struct reading *r, const void *heap, struct hak_stats *st, struct heap_sums *sums) {
-	struct reading_copy bins;
+static void add_bins(const struct reading *r, const void *heap, struct hak_stats *st) {
+	struct reading_room *room = r->room;
+	const void *bins = room->inner.bytes;
 	size_t classes = r->number[N_CLASSES], size = r->size[S_BIN];
-	bool have = !r->without_bins && reading_copy(r, &bins, GET(heap, HEAP_BINS), classes * size);
+	bool have = !r->without_bins && get_copy(r, &room->inner, GET(heap, HEAP_BINS), classes * size);
 	st->is_partial |= !have && GET(heap, HEAP_BINS) != 0;
 	for (size_t sc = 1; sc < classes && sc < HAK_STATS_CLASSES; sc++) {
 		const char *hc = place(heap, offset_of(r, F_HEAP_CLASSES) + sc * r->size[S_HEAP_CLASS]);
 		int64_t capacity = (int64_t)GET(hc, CLASS_CAPACITY);
-		sums->samples[sc] += GET(hc, CLASS_SAMPLES);
-		sums->waste[sc] += GET(hc, CLASS_WASTE);
-		sums->cached[sc] += GET(hc, CLASS_SPARE);
+		room->samples[sc] += GET(hc, CLASS_SAMPLES);
+		room->waste[sc] += GET(hc, CLASS_WASTE);
+		room->cached[sc] += GET(hc, CLASS_SPARE);
 		if (!have)
 			continue;
-		const char *bin = place(bins.bytes, sc * size);
+		const char *bin = place(bins, sc * size);
 		int64_t n = capacity - (int32_t)GET(bin, BIN_ROOM);
 		/* A head of 0 is that of a bin not in use. */
-		sums->cached[sc] += GET(bin, BIN_HEAD) != 0 && n > 0 && n < 1 << 16 ? (uint64_t)n : 0;
+		room->cached[sc] += GET(bin, BIN_HEAD) != 0 && n > 0 && n < 1 << 16 ? (uint64_t)n : 0;
 	}
 }
 
-static void add_outbox(const struct reading *r, const void *heap, struct heap_sums *sums) {
-	struct reading_copy slab;
+static void add_outbox(const struct reading *r, const void *heap) {
+	struct reading_copy *slab = &r->room->inner;
 	for (size_t i = 0; i < r->number[N_SLOTS]; i++) {
 		const char *slot = place(heap, offset_of(r, F_HEAP_OUTBOX) + i * r->size[S_SLOT]);
 		uint64_t at = GET(slot, SLOT_SLAB);
-		if (at == 0 || !reading_copy(r, &slab, at, r->size[S_SLAB]))
+		if (at == 0 || !get_copy(r, slab, at, r->size[S_SLAB]))
 			continue;
-		uint64_t sc = GET(slab.bytes, SLAB_CLASS);
+		uint64_t sc = GET(slab->bytes, SLAB_CLASS);
 		if (sc < HAK_STATS_CLASSES)
-			sums->cached[sc] += GET(slot, SLOT_COUNT);
+			r->room->cached[sc] += GET(slot, SLOT_COUNT);
+	}
+}
+
+static void add_quarantine(const struct reading *r, uint64_t at) {
+	struct reading_copy *quarantined = &r->room->inner;
+	if (at == 0 || !get_copy(r, quarantined, at, r->size[S_QUARANTINED]))
+		return;
+	const char *counts = place(quarantined->bytes, offset_of(r, F_QUARANTINED_BLOCKS));
+	for (size_t sc = 0; sc < r->number[N_CLASSES] && sc < HAK_STATS_CLASSES; sc++) {
+		uint16_t blocks;
+		memcpy(&blocks, counts + sc * sizeof blocks, sizeof blocks);
+		r->room->cached[sc] += blocks;
 	}
 }
 
@@ -357,15 +365,15 @@ static void add_counters(const struct reading *r, const void *heap, struct hak_s
 }
 
 static void add_ops(const struct reading *r, uint64_t at, struct hak_stats *st) {
-	struct reading_copy ops;
-	if (at == 0 || !reading_copy(r, &ops, at, r->size[S_OPS]))
+	struct reading_copy *ops = &r->room->inner;
+	if (at == 0 || !get_copy(r, ops, at, r->size[S_OPS]))
 		return;
 	st->has_ops = 1;
-	st->requested += GET(ops.bytes, OPS_REQUESTED);
+	st->requested += GET(ops->bytes, OPS_REQUESTED);
 	for (size_t sc = 0; sc < r->number[N_CLASSES] && sc < HAK_STATS_CLASSES; sc++) {
 		uint64_t counts[2];
-		memcpy(&counts[0], place(ops.bytes, offset_of(r, F_OPS_ALLOCS) + sc * 8), 8);
-		memcpy(&counts[1], place(ops.bytes, offset_of(r, F_OPS_FREES) + sc * 8), 8);
+		memcpy(&counts[0], place(ops->bytes, offset_of(r, F_OPS_ALLOCS) + sc * 8), 8);
+		memcpy(&counts[1], place(ops->bytes, offset_of(r, F_OPS_FREES) + sc * 8), 8);
 		st->by_class[sc].allocs += counts[0];
 		st->by_class[sc].frees += counts[1];
 		st->allocs += counts[0];
@@ -373,61 +381,77 @@ static void add_ops(const struct reading *r, uint64_t at, struct hak_stats *st) 
 	}
 }
 
-static enum reading_result read_heaps(const struct reading *r, struct hak_stats *st, struct heap_sums *sums) {
-	struct reading_copy heap;
+static void add_heap(const struct reading *r, const void *heap, struct hak_stats *st) {
+	add_bins(r, heap, st);
+	add_outbox(r, heap);
+	add_quarantine(r, GET(heap, HEAP_QUARANTINE));
+	add_counters(r, heap, st);
+	add_ops(r, GET(heap, HEAP_OPS), st);
+}
+
+static bool has_thread(const struct reading *r, const void *heap) {
+	return GET(heap, HEAP_BINS) != 0 && GET(heap, HEAP_LOCKED) == 0;
+}
+
+static void each_heap_in_all(void *arg, const struct reading *r, const void *heap) {
+	struct hak_stats *st = arg;
+	st->heaps++;
+	st->threads += has_thread(r, heap);
+	add_heap(r, heap, st);
+}
+
+static enum reading_result read_heaps(const struct reading *r,
+                                      void (*each)(void *arg, const struct reading *r, const void *heap),
+                                      void *arg) {
+	struct reading_copy *heap = &r->room->outer;
 	uint64_t at = get_word(r, r->root[ROOT_HEAPS]);
 	for (size_t n = 0; at != 0 && n < LIST_MOST; n++) {
-		if (!reading_copy(r, &heap, at, r->size[S_HEAP]))
+		if (!get_copy(r, heap, at, r->size[S_HEAP]))
 			return READING_GONE;
-		st->heaps++;
-		st->threads += GET(heap.bytes, HEAP_BINS) != 0 && GET(heap.bytes, HEAP_LOCKED) == 0;
-		add_bins(r, heap.bytes, st, sums);
-		add_outbox(r, heap.bytes, sums);
-		add_counters(r, heap.bytes, st);
-		add_ops(r, GET(heap.bytes, HEAP_OPS), st);
-		at = GET(heap.bytes, HEAP_NEXT);
+		each(arg, r, heap->bytes);
+		at = GET(heap->bytes, HEAP_NEXT);
 	}
 	return READING_OK;
 }
 
-static void read_heap(const struct reading *r, const void *heap, struct reading_heap *h) {
-	struct heap_sums sums = { 0 };
+struct heap_reader {
+	uint64_t count;
+	struct reading_heap *heap;
+	reading_heap_fn *visit;
+	void *arg;
+};
+
+static void each_heap(void *arg, const struct reading *r, const void *heap) {
+	struct heap_reader *hr = arg;
+	struct reading_heap *h = hr->heap;
 	memset(h, 0, sizeof *h);
+	memset(r->room->cached, 0, sizeof r->room->cached);
+	h->index = hr->count++;
 	h->number = GET(heap, HEAP_TAG) >> (r->number[N_OWNER_SHIFT] & 31);
 	h->is_locked = GET(heap, HEAP_LOCKED) != 0;
-	h->has_thread = GET(heap, HEAP_BINS) != 0 && !h->is_locked;
-	add_bins(r, heap, &h->counts, &sums);
-	add_outbox(r, heap, &sums);
-	add_counters(r, heap, &h->counts);
-	add_ops(r, GET(heap, HEAP_OPS), &h->counts);
+	h->has_thread = has_thread(r, heap);
+	add_heap(r, heap, &h->counts);
 	for (unsigned sc = 1; sc < HAK_STATS_CLASSES; sc++) {
-		h->counts.cached_blocks += sums.cached[sc];
-		h->counts.cached += sums.cached[sc] * reading_class_size(r, sc);
+		h->counts.cached_blocks += r->room->cached[sc];
+		h->counts.cached += r->room->cached[sc] * reading_class_size(r, sc);
 	}
+	hr->visit(hr->arg, h);
 }
 
-enum reading_result reading_heaps(const struct reading *r, reading_heap_fn *visit, void *arg) {
-	struct reading_copy heap;
-	struct reading_heap h;
-	uint64_t at = get_word(r, r->root[ROOT_HEAPS]);
-	for (size_t n = 0; at != 0 && n < LIST_MOST; n++) {
-		if (!reading_copy(r, &heap, at, r->size[S_HEAP]))
-			return READING_GONE;
-		read_heap(r, heap.bytes, &h);
-		visit(arg, &h);
-		at = GET(heap.bytes, HEAP_NEXT);
-	}
-	return READING_OK;
+enum reading_result reading_heaps(const struct reading *r, struct reading_heap *heap, reading_heap_fn *visit,
+                                  void *arg) {
+	struct heap_reader hr = { 0, heap, visit, arg };
+	return read_heaps(r, each_heap, &hr);
 }
 
 /* ---- the rest ---- */
 
-static void add_nursery(const struct reading *r, struct hak_stats *st, uint64_t *live) {
-	struct reading_copy nursery;
-	if (!reading_copy(r, &nursery, r->root[ROOT_NURSERY], r->size[S_NURSERY]))
+static void add_nursery(const struct reading *r, uint64_t *live) {
+	struct reading_copy *nursery = &r->room->outer;
+	if (!get_copy(r, nursery, r->root[ROOT_NURSERY], r->size[S_NURSERY]))
 		return;
-	const uint8_t *unit = (const uint8_t *)place(nursery.bytes, offset_of(r, F_NURSERY_UNITS));
-	size_t units = r->number[N_NURSERY_UNIT] != 0 ? GET(nursery.bytes, NURSERY_USED) / r->number[N_NURSERY_UNIT] : 0;
+	const uint8_t *unit = (const uint8_t *)place(nursery->bytes, offset_of(r, F_NURSERY_UNITS));
+	size_t units = r->number[N_NURSERY_UNIT] != 0 ? GET(nursery->bytes, NURSERY_USED) / r->number[N_NURSERY_UNIT] : 0;
 	for (size_t i = 0; i < units && i < (r->field[F_NURSERY_UNITS] & 0xffff); i++)
 		if (unit[i] != 0 && (unit[i] & r->number[N_NURSERY_FREED]) == 0 && unit[i] < HAK_STATS_CLASSES)
 			live[unit[i]]++;
@@ -441,38 +465,39 @@ static void add_large(void *arg, const struct reading_large *l) {
 	*(l2 ? &st->l2 : l25 ? &st->l25 : &st->large) += l->usable;
 	*(l2 ? &st->l2_blocks : l25 ? &st->l25_blocks : &st->large_blocks) += 1;
 	st->live += l->usable;
+	st->unused += l->unused;
 	st->live_blocks++;
 }
 
 static void add_pools(const struct reading *r, struct hak_stats *st) {
-	struct reading_copy pool;
+	struct reading_copy *pool = &r->room->outer;
 	for (size_t sc = 0; sc < r->number[N_CLASSES]; sc++) {
-		if (!reading_copy(r, &pool, r->root[ROOT_POOLS] + sc * r->size[S_POOL], r->size[S_POOL]))
+		if (!get_copy(r, pool, r->root[ROOT_POOLS] + sc * r->size[S_POOL], r->size[S_POOL]))
 			return;
-		st->published += GET(pool.bytes, POOL_COUNT);
-		st->pool_locks += GET(pool.bytes, POOL_LOCKS);
-		st->pool_waits += GET(pool.bytes, POOL_WAITS);
-		st->pool_published += GET(pool.bytes, POOL_PUBLISHED);
-		st->pool_adopted += GET(pool.bytes, POOL_ADOPTED);
+		st->published += GET(pool->bytes, POOL_COUNT);
+		st->pool_locks += GET(pool->bytes, POOL_LOCKS);
+		st->pool_waits += GET(pool->bytes, POOL_WAITS);
+		st->pool_published += GET(pool->bytes, POOL_PUBLISHED);
+		st->pool_adopted += GET(pool->bytes, POOL_ADOPTED);
 	}
 }
 
 static void add_system(const struct reading *r, struct hak_stats *st) {
-	struct reading_copy c;
-	if (reading_copy(r, &c, r->root[ROOT_OS], r->size[S_OS])) {
-		st->mmap_calls = GET(c.bytes, OS_MMAP);
-		st->munmap_calls = GET(c.bytes, OS_MUNMAP);
-		st->mremap_calls = GET(c.bytes, OS_MREMAP);
-		st->madvise_calls = GET(c.bytes, OS_MADVISE);
-		st->committed_peak = GET(c.bytes, OS_MAPPED_MOST);
+	struct reading_copy *c = &r->room->outer;
+	if (get_copy(r, c, r->root[ROOT_OS], r->size[S_OS])) {
+		st->mmap_calls = GET(c->bytes, OS_MMAP);
+		st->munmap_calls = GET(c->bytes, OS_MUNMAP);
+		st->mremap_calls = GET(c->bytes, OS_MREMAP);
+		st->madvise_calls = GET(c->bytes, OS_MADVISE);
+		st->committed_peak = GET(c->bytes, OS_MAPPED_MOST);
 	}
-	if (reading_copy(r, &c, r->root[ROOT_BIGCACHE], r->size[S_BIGCACHE])) {
-		st->bigcache_hits = GET(c.bytes, BIG_HITS);
-		st->bigcache_misses = GET(c.bytes, BIG_MISSES);
-		st->bigcache_evictions = GET(c.bytes, BIG_EVICTIONS);
+	if (get_copy(r, c, r->root[ROOT_BIGCACHE], r->size[S_BIGCACHE])) {
+		st->bigcache_hits = GET(c->bytes, BIG_HITS);
+		st->bigcache_misses = GET(c->bytes, BIG_MISSES);
+		st->bigcache_evictions = GET(c->bytes, BIG_EVICTIONS);
 	}
-	if (reading_copy(r, &c, r->root[ROOT_SETTINGS], r->size[S_SETTINGS]))
-		st->limit = GET(c.bytes, SETTINGS_LIMIT);
+	if (get_copy(r, c, r->root[ROOT_SETTINGS], r->size[S_SETTINGS]))
+		st->limit = GET(c->bytes, SETTINGS_LIMIT);
 	st->committed = get_word(r, r->root[ROOT_MAPPED]);
 	st->metadata = get_word(r, r->root[ROOT_META_USED]);
 }
@@ -486,22 +511,25 @@ static void add_superslab(void *arg, const struct reading_superslab *s) {
 
 /* After add_superslab has counted clean granules. */
 static void add_space(const struct reading *r, struct hak_stats *st) {
-	struct reading_copy c;
+	struct reading_copy *c = &r->room->outer;
 	unsigned shift = r->number[N_GRANULE_SHIFT];
-	if (!reading_copy(r, &c, r->root[ROOT_SPACE], r->size[S_SPACE]))
+	if (!get_copy(r, c, r->root[ROOT_SPACE], r->size[S_SPACE]))
 		return;
-	st->dirty = GET(c.bytes, SPACE_DIRTY) << shift;
-	st->dirty_peak = GET(c.bytes, SPACE_DIRTY_MOST) << shift;
-	st->purged = GET(c.bytes, SPACE_PURGED) << shift;
-	st->purges = GET(c.bytes, SPACE_PURGES);
-	st->regrets = GET(c.bytes, SPACE_REGRETS);
+	st->dirty = GET(c->bytes, SPACE_DIRTY) << shift;
+	st->dirty_peak = GET(c->bytes, SPACE_DIRTY_MOST) << shift;
+	st->used_peak = GET(c->bytes, SPACE_LIVE_MOST) << shift;
+	st->purged = GET(c->bytes, SPACE_PURGED) << shift;
+	st->purges = GET(c->bytes, SPACE_PURGES);
+	st->space_locks = GET(c->bytes, SPACE_LOCKS);
+	st->space_waits = GET(c->bytes, SPACE_WAITS);
+	st->regrets = GET(c->bytes, SPACE_REGRETS);
 	st->bigcache = get_word(r, r->root[ROOT_BIGCACHE_GRANULES]) << shift;
 	st->clean <<= shift;
 	st->retained = st->dirty + st->clean + st->bigcache;
 	uint64_t superslabs = st->superslabs * r->number[N_SUPERSLAB_GRANULES];
-	st->mapped = (superslabs + GET(c.bytes, SPACE_ALONE) + GET(c.bytes, SPACE_BIG)) << shift;
+	st->mapped = (superslabs + GET(c->bytes, SPACE_ALONE) + GET(c->bytes, SPACE_BIG)) << shift;
 	st->mapped += st->bigcache;
-	uint64_t in_use = GET(c.bytes, SPACE_LIVE) + GET(c.bytes, SPACE_ALONE) + GET(c.bytes, SPACE_BIG);
+	uint64_t in_use = GET(c->bytes, SPACE_LIVE) + GET(c->bytes, SPACE_ALONE) + GET(c->bytes, SPACE_BIG);
 	st->resident = (in_use << shift) + st->dirty + st->bigcache + st->metadata;
 }
 
@@ -512,7 +540,8 @@ static uint64_t unused_of(const struct hak_stats_class *c, double waste) {
 }
 
 /* Blocks not at home, less those in caches, are with the program. */
-static void settle_classes(struct hak_stats *st, const uint64_t *out, const struct heap_sums *sums) {
+static void settle_classes(struct hak_stats *st, const struct reading_room *sums) {
+	const uint64_t *out = sums->out;
 	for (size_t sc = 1; sc < st->classes; sc++) {
 		struct hak_stats_class *c = &st->by_class[sc];
 		uint64_t cached = sums->cached[sc] < out[sc] ? sums->cached[sc] : out[sc];
@@ -531,9 +560,9 @@ static void settle_classes(struct hak_stats *st, const uint64_t *out, const stru
 }
 
 enum reading_result reading_stats(const struct reading *r, struct hak_stats *st) {
-	uint64_t out[HAK_STATS_CLASSES] = { 0 };
-	struct heap_sums sums = { 0 };
+	uint64_t *out = r->room->out;
 	memset(st, 0, sizeof *st);
+	memset(out, 0, sizeof *r->room - offsetof(struct reading_room, out));
 	st->size = sizeof *st;
 	st->has_counters = r->number[N_HAS_COUNTERS];
 	st->classes = r->number[N_CLASSES] < HAK_STATS_CLASSES ? r->number[N_CLASSES] : HAK_STATS_CLASSES;
@@ -541,7 +570,7 @@ enum reading_result reading_stats(const struct reading *r, struct hak_stats *st)
 		st->by_class[sc].size = reading_class_size(r, sc);
 	struct slab_reader sr = { .r = r, .stats = st, .live = out };
 	/* Bins before slabs: what moves home meanwhile is then counted twice as free rather than as lost. */
-	enum reading_result result = read_heaps(r, st, &sums);
+	enum reading_result result = read_heaps(r, each_heap_in_all, st);
 	if (result == READING_OK)
 		result = read_slabs(&sr);
 	if (result == READING_OK)
@@ -550,11 +579,11 @@ enum reading_result reading_stats(const struct reading *r, struct hak_stats *st)
 		result = reading_superslabs(r, add_superslab, st);
 	if (result != READING_OK)
 		return result;
-	add_nursery(r, st, out);
+	add_nursery(r, out);
 	add_pools(r, st);
 	add_system(r, st);
 	add_space(r, st);
-	settle_classes(st, out, &sums);
+	settle_classes(st, r->room);
 	st->resident -= st->slab_fresh < st->resident ? st->slab_fresh : st->resident;
 	return READING_OK;
 }
@@ -592,21 +621,21 @@ static void put_number(char *to, int64_t value) {
 }
 
 bool reading_setting(const struct reading *r, unsigned row, struct reading_setting *setting) {
-	struct reading_copy c;
+	struct reading_copy *c = &r->room->outer;
 	char words[512] = "", name[sizeof setting->name] = "";
 	int64_t value = 0;
 	size_t size = r->size[S_SETTING];
 	memset(setting, 0, sizeof *setting);
-	if (row >= r->number[N_SETTINGS] || !reading_copy(r, &c, r->root[ROOT_SETTING_ROWS] + row * size, size))
+	if (row >= r->number[N_SETTINGS] || !get_copy(r, c, r->root[ROOT_SETTING_ROWS] + row * size, size))
 		return false;
 	size_t width_of_name = r->number[N_SETTING_NAME];
 	if (width_of_name > sizeof name ||
 	    !get_bytes(r, r->root[ROOT_SETTING_NAMES] + row * width_of_name, name, width_of_name))
 		return false;
 	memcpy(setting->name, name, sizeof name - 1);
-	strncpy(words, place(c.bytes, offset_of(r, F_SETTING_WORDS)), r->field[F_SETTING_WORDS] & 0xff);
-	uint64_t kind = GET(c.bytes, SETTING_KIND), width = GET(c.bytes, SETTING_SIZE);
-	uint64_t at = r->root[ROOT_SETTINGS] + GET(c.bytes, SETTING_OFFSET);
+	strncpy(words, place(c->bytes, offset_of(r, F_SETTING_WORDS)), r->field[F_SETTING_WORDS] & 0xff);
+	uint64_t kind = GET(c->bytes, SETTING_KIND), width = GET(c->bytes, SETTING_SIZE);
+	uint64_t at = r->root[ROOT_SETTINGS] + GET(c->bytes, SETTING_OFFSET);
 	if (width > sizeof value)
 		return get_bytes(r, at, setting->value, width < sizeof setting->value ? width : sizeof setting->value - 1);
 	if (!get_bytes(r, at, &value, width))

@@ -18,9 +18,24 @@
 /* Copies `size` bytes at address `from` of the process to `to`. False: they cannot be read. */
 typedef bool reading_copy_fn(void *arg, uint64_t from, void *to, size_t size);
 
+/* A structure of the process, copied. */
+enum { READING_COPY_MAX = 8192 };
+struct reading_copy {
+	uint64_t bytes[READING_COPY_MAX / sizeof(uint64_t)];
+};
+
+/* What a reading works on, which is too much for the stack of a signal handler. */
+struct reading_room {
+	struct reading_copy outer, inner;   /* a part of a list; what that leads to */
+	uint64_t out[HAK_STATS_CLASSES];    /* blocks not at home */
+	uint64_t cached[HAK_STATS_CLASSES]; /* of those, in bins, spare bins, outboxes, quarantines */
+	uint64_t samples[HAK_STATS_CLASSES], waste[HAK_STATS_CLASSES];
+};
+
 struct reading {
 	reading_copy_fn *copy;
 	void *arg;
+	struct reading_room *room;
 	bool without_bins; /* do not look at the caches of threads: they may go any moment */
 	uint64_t root[DESCRIPTOR_ROOTS];
 	uint32_t field[DESCRIPTOR_FIELDS], size[DESCRIPTOR_SIZES], number[DESCRIPTOR_NUMBERS];
@@ -34,22 +49,11 @@ enum reading_result {
 	READING_NOT_STARTED,   /* the process has not allocated yet */
 };
 
-/* Learns the layout from the descriptor at `address`. `copy` and `arg` are set. */
+/* Learns the layout from the descriptor at `address`. `copy`, `arg` and `room` are set. */
 enum reading_result reading_open(struct reading *r, uint64_t address);
 
 /* Fills *`stats`, all of it. */
 enum reading_result reading_stats(const struct reading *r, struct hak_stats *stats);
-
-/* A structure of the process, copied: */
-enum { READING_COPY_MAX = 8192 };
-struct reading_copy {
-	uint64_t address;
-	uint64_t bytes[READING_COPY_MAX / sizeof(uint64_t)];
-};
-bool reading_copy(const struct reading *r, struct reading_copy *c, uint64_t address, size_t size);
-
-/* The value of a field, at `at` in a copy; 0 if that version has no such field. */
-uint64_t reading_field(const struct reading *r, const void *at, enum descriptor_field field);
 
 /* What a granule holds, for pictures. */
 struct reading_slab {
@@ -59,7 +63,7 @@ struct reading_slab {
 	bool is_orphan;           /* no thread has it */
 };
 struct reading_large {
-	uint64_t base, granules, usable;
+	uint64_t base, granules, usable, unused;
 	bool is_live, in_superslab;
 };
 struct reading_superslab {
@@ -79,12 +83,14 @@ enum reading_result reading_superslabs(const struct reading *r, reading_supersla
 /* A thread's part, or one of a heap that has no thread: of `counts` all that is counted by thread, and `cached`
    bytes and blocks. */
 struct reading_heap {
-	uint64_t number;
+	uint64_t index, number; /* from 0; as the log and reports name it */
 	bool has_thread, is_locked; /* locked: a first-class heap, or one of HAKMEM's own */
 	struct hak_stats counts;
 };
 typedef void reading_heap_fn(void *arg, const struct reading_heap *heap);
-enum reading_result reading_heaps(const struct reading *r, reading_heap_fn *visit, void *arg);
+/* Each in turn is in *`heap`. */
+enum reading_result reading_heaps(const struct reading *r, struct reading_heap *heap, reading_heap_fn *visit,
+                                  void *arg);
 
 /* Usable size of blocks of a class; 0: no such class. */
 uint64_t reading_class_size(const struct reading *r, unsigned sc);

@@ -5,6 +5,7 @@
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/single_threaded.h>
 #include <unwind.h>
 
 #include "base/bits.h"
@@ -64,16 +65,23 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
 	return _URC_NO_REASON;
 }
 
+/* `begin`: of a library, whose header is there. */
+static uintptr_t end_of(uintptr_t begin) {
+	const ElfW(Ehdr) *header = (const void *)begin;
+	const ElfW(Phdr) *part = (const void *)(begin + header->e_phoff);
+	uintptr_t end = begin;
+	for (unsigned i = 0; i < header->e_phnum; i++)
+		if (part[i].p_type == PT_LOAD)
+			end = max_size(end, begin + part[i].p_vaddr + part[i].p_memsz);
+	return end;
+}
+
 static void find_its_library(void) {
 	Dl_info info;
 	if (dladdr == NULL || dladdr(*(void **)&unwinder.get_ip, &info) == 0)
 		return;
-	const ElfW(Ehdr) *header = info.dli_fbase;
-	const ElfW(Phdr) *part = (const void *)((const char *)info.dli_fbase + header->e_phoff);
-	unwinder.begin = unwinder.end = (uintptr_t)info.dli_fbase;
-	for (unsigned i = 0; i < header->e_phnum; i++)
-		if (part[i].p_type == PT_LOAD)
-			unwinder.end = max_size(unwinder.end, unwinder.begin + part[i].p_vaddr + part[i].p_memsz);
+	unwinder.begin = (uintptr_t)info.dli_fbase;
+	unwinder.end = end_of(unwinder.begin);
 }
 
 /* The unwinder itself allocates, with its lock held, when it first meets code that was registered at run
@@ -167,6 +175,11 @@ static void remember(const struct walk *w, uintptr_t thread, uintptr_t top) {
 	r->stack = *w->stack;
 	memcpy(r->place, w->place, w->stack->depth * sizeof *r->place);
 	lock_release(&cache.lock);
+}
+
+bool stack_may_prepare(const void *caller) {
+	uintptr_t loader = getauxval(AT_BASE), at = (uintptr_t)caller;
+	return __libc_single_threaded && (loader == 0 || at < loader || at >= end_of(loader));
 }
 
 bool stack_prepare(const void *caller) {

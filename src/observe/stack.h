@@ -22,6 +22,10 @@ struct stack {
 	uintptr_t frame[STACK_MOST];
 };
 
+/* Whether a library may be loaded amid an allocation: not by the loader, which may be anywhere in its own work, nor
+   once there are threads: somebody may have the loader's lock and wait for the caller. */
+bool stack_may_prepare(const void *caller);
+
 /* Finds the unwinder, which may load a library: where the caller may do that only, and libc is initialised.
    `caller`: as of stack_capture, or NULL. False: no memory. */
 bool stack_prepare(const void *caller);

@@ -12,6 +12,16 @@
 
 static uint64_t descriptor;
 
+/* Under `lock`, and static for the sake of signal handlers on small stacks. Nothing here is kept. */
+static struct {
+	struct lock lock;
+	bool waits; /* its holder, for other locks */
+	struct reading reading;
+	struct hak_stats stats;
+	struct reading_heap heap;
+	struct reading_room room;
+} work;
+
 void stats_init(const void *at) {
 	descriptor = (uintptr_t)at;
 }
@@ -30,34 +40,99 @@ HAK_GUESS static bool copy_self(void *arg, uint64_t from, void *to, size_t size)
 	return true;
 }
 
-void stats_collect(struct hak_stats *st, bool wait) {
-	struct reading r = { .copy = copy_self };
-	memset(st, 0, sizeof *st);
-	st->size = sizeof *st;
-	if (reading_open(&r, descriptor) != READING_OK)
-		return;
+struct lock *stats_lock(void) {
+	return &work.lock;
+}
+
+/* `wait`: for the lock that keeps the bins of other threads from going away. */
+static void hold_bins(bool wait) {
 	if (wait)
 		lock_acquire(heap_registry_lock());
-	else
-		r.without_bins = !lock_try(heap_registry_lock());
-	reading_stats(&r, st);
-	if (!r.without_bins)
+	work.reading.without_bins = !wait && !lock_try(heap_registry_lock());
+}
+
+static void let_bins_go(void) {
+	if (!work.reading.without_bins)
 		lock_release(heap_registry_lock());
 }
 
+const struct hak_stats *stats_take(bool wait) {
+	if (wait)
+		lock_acquire(&work.lock);
+	else if (!lock_try(&work.lock))
+		return NULL;
+	struct hak_stats *st = &work.stats;
+	memset(st, 0, sizeof *st);
+	st->size = sizeof *st;
+	work.reading.copy = copy_self;
+	work.reading.room = &work.room;
+	work.waits = wait;
+	if (reading_open(&work.reading, descriptor) != READING_OK)
+		return st;
+	hold_bins(wait);
+	reading_stats(&work.reading, st);
+	let_bins_go();
+	return st;
+}
+
+void stats_put_back(void) {
+	lock_release(&work.lock);
+}
+
+/* ---- heap by heap ---- */
+
+struct heap_writer {
+	put_fn *put;
+	void *arg;
+	void (*write)(const struct reading_heap *h, put_fn *put, void *arg);
+};
+
+/* What takes the text may be slow. */
+static void each_heap(void *arg, const struct reading_heap *h) {
+	const struct heap_writer *w = arg;
+	let_bins_go();
+	w->write(h, w->put, w->arg);
+	hold_bins(work.waits);
+}
+
+static void write_heaps(struct heap_writer *w) {
+	if (work.stats.heaps == 0)
+		return;
+	hold_bins(work.waits);
+	reading_heaps(&work.reading, &work.heap, each_heap, w);
+	let_bins_go();
+}
+
+void stats_write_text(bool warm, put_fn *put, void *arg) {
+	write_text(&work.stats, warm, put, arg);
+	put(arg, "heaps\n", 6);
+	write_text_heaps(put, arg);
+	write_heaps(&(struct heap_writer){ put, arg, write_text_heap });
+}
+
+void stats_write_json(put_fn *put, void *arg) {
+	write_json_open(&work.stats, put, arg);
+	write_heaps(&(struct heap_writer){ put, arg, write_json_heap });
+	write_json_close(put, arg);
+	put(arg, "\n", 1);
+}
+
+/* ---- of malloc.h ---- */
+
 struct mallinfo2 stats_mallinfo2(void) {
-	struct hak_stats st;
-	stats_collect(&st, true);
-	size_t big = st.l25 + st.l2;
-	return (struct mallinfo2){
-		.arena = st.committed - st.bigcache - big,
-		.ordblks = st.slabs,
-		.hblks = st.l25_blocks + st.l2_blocks,
+	const struct hak_stats *st = stats_take(true);
+	size_t big = st->l25 + st->l2;
+	struct mallinfo2 info = {
+		.arena = st->committed - st->bigcache - big,
+		.ordblks = st->slabs,
+		.hblks = st->l25_blocks + st->l2_blocks,
 		.hblkhd = big,
-		.uordblks = st.live - big,
-		.fordblks = st.cached + st.slab_free + st.slab_fresh + st.retained,
-		.keepcost = st.dirty,
+		.uordblks = st->live - big,
+		.fordblks = st->cached + st->slab_free + st->slab_fresh + st->retained,
+		.keepcost = st->dirty,
 	};
+	stats_put_back();
+	return info;
 }
 
 static void put_file(void *arg, const char *text, size_t length) {
@@ -65,10 +140,10 @@ static void put_file(void *arg, const char *text, size_t length) {
 }
 
 void stats_print(void) {
-	struct hak_stats st;
 	int fd = STDERR_FILENO;
-	stats_collect(&st, true);
-	write_text(&st, false, put_file, &fd);
+	stats_take(true);
+	stats_write_text(false, put_file, &fd);
+	stats_put_back();
 }
 
 static void put_stream(void *arg, const char *text, size_t length) {
@@ -76,8 +151,8 @@ static void put_stream(void *arg, const char *text, size_t length) {
 }
 
 int stats_print_xml(FILE *stream) {
-	struct hak_stats st;
-	stats_collect(&st, true);
+	struct hak_stats st = *stats_take(true);
+	stats_put_back(); /* the stream may be the program's own functions */
 	write_xml(&st, put_stream, stream);
 	return ferror(stream) ? -1 : 0;
 }

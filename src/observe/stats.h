@@ -10,13 +10,23 @@
 #include "base/compiler.h"
 #include "observe/write.h"
 
+struct lock;
+
 /* The address of our descriptor, for what follows. Once, before the first block. */
 void stats_init(const void *descriptor);
 
-/* Taken while other threads run: each number is right, their sum may be off by what is in flight.
-   `wait`: for the lock that keeps the caches of other threads from going away; otherwise they are left
-   out when it is held, as in a signal handler. */
-void stats_collect(struct hak_stats *st, bool wait);
+/* Takes the numbers while other threads run: each is right, their sum may be off by what is in flight. They
+   are the caller's until stats_put_back. `wait`: for locks; otherwise, as in a signal handler, NULL if others
+   have them, and the caches of other threads are left out if those may be going away. */
+const struct hak_stats *stats_take(bool wait);
+void stats_put_back(void);
+
+/* What is taken, in all and heap by heap. */
+void stats_write_text(bool warm, put_fn *put, void *arg);
+void stats_write_json(put_fn *put, void *arg);
+
+/* For fork. A child forgets what others have taken. */
+struct lock *stats_lock(void);
 
 struct mallinfo2 stats_mallinfo2(void);
 

@@ -86,17 +86,23 @@ static void write_head(int fd) {
 	os_file_write(fd, l.text, l.len);
 }
 
+static void write_report(int fd) {
+	if (hak_settings.stats == STATS_JSON) {
+		stats_write_json(put, &fd);
+	} else {
+		write_head(fd);
+		stats_write_text(hak_settings.warm_pool_stats, put, &fd);
+	}
+}
+
+/* Not `wait`: none, if the last is still being written. */
 static void report(bool wait) {
-	struct hak_stats st;
 	int fd = target();
 	if (fd < 0)
 		return;
-	stats_collect(&st, wait);
-	if (hak_settings.stats == STATS_JSON) {
-		write_json(&st, put, &fd);
-	} else {
-		write_head(fd);
-		write_text(&st, hak_settings.warm_pool_stats, put, &fd);
+	if (stats_take(wait) != NULL) {
+		write_report(fd);
+		stats_put_back();
 	}
 	if (!goes_to_stderr())
 		os_file_close(fd);
@@ -116,7 +122,7 @@ void stats_begin(void) {
 		kept.identity = os_file_identity(STDERR_FILENO);
 	}
 	if (hak_settings.stats_signal != 0) {
-		struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+		struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK };
 		sigaction((int)hak_settings.stats_signal, &action, NULL);
 	}
 }

@@ -103,10 +103,12 @@ static void put_right(struct out *o, const char *s, size_t width) {
 
 /* ---- for people ---- */
 
+static bool is_op(const struct stat_row *row) {
+	return row->offset >= offsetof(struct hak_stats, allocs) && row->offset <= offsetof(struct hak_stats, requested);
+}
+
 static bool is_shown(const struct hak_stats *st, const struct stat_row *row) {
-	bool is_op = row->offset >= offsetof(struct hak_stats, allocs) &&
-		row->offset <= offsetof(struct hak_stats, requested);
-	return !is_op || st->has_ops != 0;
+	return !is_op(row) || st->has_ops != 0;
 }
 
 static void text_row(struct out *o, const struct hak_stats *st, const struct stat_row *row) {
@@ -184,6 +186,37 @@ void write_text(const struct hak_stats *st, bool warm, put_fn *put, void *arg) {
 	flush(&o);
 }
 
+/* ---- by heap ---- */
+
+/* Counters of a heap are the rows from the first of these to the last. */
+static bool is_by_heap(const struct stat_row *row) {
+	return row->kind == COUNTER && row->offset >= offsetof(struct hak_stats, bin_misses) &&
+		row->offset <= offsetof(struct hak_stats, slabs_deleted);
+}
+
+void write_text_heaps(put_fn *put, void *arg) {
+	static const char heads[][8] = { "cached", "misses", "spare", "own", "carve", "ready", "inbox", "adopt",
+	                                 "hole", "fresh", "full", "home", "remote", "batches", "drained" };
+	struct out o = { .put = put, .arg = arg };
+	put_str(&o, "heap is      ");
+	for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+		put_right(&o, heads[i], 9);
+	put_str(&o, "\n");
+	flush(&o);
+}
+
+void write_text_heap(const struct reading_heap *h, put_fn *put, void *arg) {
+	struct out o = { .put = put, .arg = arg };
+	put_right(&o, decimal(h->number).text, 4);
+	put_str(&o, h->is_locked ? " locked" : h->has_thread ? " thread" : " idle  ");
+	put_right(&o, readable(h->counts.cached).text, 11);
+	for (size_t i = 0; i < ROWS; i++)
+		if (is_by_heap(&rows[i]) && rows[i].offset <= offsetof(struct hak_stats, drained_blocks))
+			put_right(&o, decimal(value_of(&h->counts, &rows[i])).text, 9);
+	put_str(&o, "\n");
+	flush(&o);
+}
+
 /* ---- JSON ---- */
 
 static void json_member(struct out *o, const char *name, uint64_t value, bool first) {
@@ -224,7 +257,7 @@ static void json_band(struct out *o, size_t band, const struct hak_stats_band *b
 	put_str(o, "}");
 }
 
-void write_json(const struct hak_stats *st, put_fn *put, void *arg) {
+static void json_stats(const struct hak_stats *st, put_fn *put, void *arg) {
 	struct out o = { .put = put, .arg = arg };
 	put_str(&o, "{\"hakmem_stats\":1");
 	json_bool(&o, "has_counters", st->has_counters != 0);
@@ -241,8 +274,38 @@ void write_json(const struct hak_stats *st, put_fn *put, void *arg) {
 	put_str(&o, "],\"warm_pool\":[");
 	for (size_t band = 1; band <= LAST_BAND; band++)
 		json_band(&o, band, &st->by_band[band]);
-	put_str(&o, "]}\n");
+	put_str(&o, "]");
 	flush(&o);
+}
+
+void write_json(const struct hak_stats *st, put_fn *put, void *arg) {
+	json_stats(st, put, arg);
+	put(arg, "}\n", 2);
+}
+
+void write_json_open(const struct hak_stats *st, put_fn *put, void *arg) {
+	json_stats(st, put, arg);
+	put(arg, ",\"by_heap\":[", 12);
+}
+
+void write_json_heap(const struct reading_heap *h, put_fn *put, void *arg) {
+	struct out o = { .put = put, .arg = arg };
+	const struct hak_stats *c = &h->counts;
+	put_str(&o, h->index == 0 ? "{" : ",{");
+	json_member(&o, "heap", h->number, true);
+	json_bool(&o, "has_thread", h->has_thread);
+	json_bool(&o, "is_locked", h->is_locked);
+	json_member(&o, "cached", c->cached, false);
+	json_member(&o, "cached_blocks", c->cached_blocks, false);
+	for (size_t i = 0; i < ROWS; i++)
+		if (is_by_heap(&rows[i]) || (is_op(&rows[i]) && c->has_ops != 0))
+			json_member(&o, rows[i].name, value_of(c, &rows[i]), false);
+	put_str(&o, "}");
+	flush(&o);
+}
+
+void write_json_close(put_fn *put, void *arg) {
+	put(arg, "]}", 2);
 }
 
 /* ---- OpenMetrics ---- */

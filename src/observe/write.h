@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "hakmem.h"
+#include "observe/reading.h"
 
 /* Takes the next piece of a text. */
 typedef void put_fn(void *arg, const char *text, size_t length);
@@ -14,6 +14,14 @@ typedef void put_fn(void *arg, const char *text, size_t length);
 /* The numbers, as hak_stats_write promises. `warm`: those of the warm pool, too. */
 void write_text(const struct hak_stats *st, bool warm, put_fn *put, void *arg);
 void write_json(const struct hak_stats *st, put_fn *put, void *arg);
+
+/* The same heap by heap: a table's head and a row of it; the beginning of an object, its members, its end. */
+void write_text_heaps(put_fn *put, void *arg);
+void write_text_heap(const struct reading_heap *h, put_fn *put, void *arg);
+void write_json_open(const struct hak_stats *st, put_fn *put, void *arg);
+void write_json_heap(const struct reading_heap *h, put_fn *put, void *arg);
+void write_json_close(put_fn *put, void *arg);
+
 void write_openmetrics(const struct hak_stats *st, put_fn *put, void *arg);
 void write_xml(const struct hak_stats *st, put_fn *put, void *arg);
 

@@ -149,7 +149,7 @@ static bool purge_superslab(struct superslab *ss) {
 	uint32_t clean = purge_granules(ss, mask, &calls);
 	log_purge(ss, (size_t)__builtin_popcount(clean) * GRANULE,
 	          clean == mask ? " purged, bytes " : " refused in part, purged bytes ");
-	lock_acquire(space_lock());
+	space_acquire();
 	ss->purged_ms = purge.now_ms;
 	hak_space.purges += calls;
 	hak_space.purged += (size_t)__builtin_popcount(clean);
@@ -221,14 +221,14 @@ void purge_after_free_locked(void) {
 void purge_excess(void) {
 	if (!purge_pending())
 		return;
-	lock_acquire(space_lock());
+	space_acquire();
 	purge_excess_locked();
 	lock_release(space_lock());
 }
 
 uint64_t purge_due(void) {
 	uint64_t due = PURGE_NEVER;
-	lock_acquire(space_lock());
+	space_acquire();
 	if (purge.queue.first != NULL && has_duty()) {
 		due = of_queue_node(purge.queue.first)->dirty_ms + (uint64_t)hak_settings.purge_delay_ms;
 		if (purge.refused_ms != 0 && due < purge.refused_ms + BACKOFF)
@@ -239,7 +239,7 @@ uint64_t purge_due(void) {
 }
 
 void purge_tick(void) {
-	lock_acquire(space_lock());
+	space_acquire();
 	look_at_clock();
 	apply_age();
 	lock_release(space_lock());
@@ -256,7 +256,7 @@ static void log_unmapped(size_t count) {
 }
 
 bool purge_all(size_t keep) {
-	lock_acquire(space_lock());
+	space_acquire();
 	bool any = false;
 	if (!purge.purging)
 		any = purge_until(keep / GRANULE, 0);
@@ -268,7 +268,7 @@ bool purge_all(size_t keep) {
 }
 
 bool purge_release_empty(void) {
-	lock_acquire(space_lock());
+	space_acquire();
 	bool any = superslab_release_empty() > 0;
 	lock_release(space_lock());
 	return any;

@@ -63,7 +63,7 @@ bool span_alloc(size_t granules, enum span_use use, struct span *span) {
 		return alloc_alone(granules, span);
 	unsigned first;
 	bool zero;
-	lock_acquire(space_lock());
+	space_acquire();
 	struct superslab *ss = superslab_take(granules, use, &first, &zero);
 	bool grown = ss == NULL && superslab_grow(use);
 	if (grown)
@@ -101,7 +101,7 @@ void span_free(const struct span *span, size_t touched) {
 	unsigned n = (unsigned)span->granules;
 	unsigned dirty = (unsigned)min_size((touched + GRANULE - 1) >> GRANULE_SHIFT, n);
 	uint32_t dirty_mask = dirty == 0 ? 0 : low_mask32(dirty) << first;
-	lock_acquire(space_lock());
+	space_acquire();
 	superslab_put(ss, low_mask32(n) << first, dirty_mask);
 	purge_after_free_locked();
 	lock_release(space_lock());
@@ -116,7 +116,7 @@ bool span_extend(struct span *span, size_t granules, bool *zerop) {
 	if (first + n > SUPERSLAB_GRANULES)
 		return false;
 	uint32_t mask = low_mask32(n) << first;
-	lock_acquire(space_lock());
+	space_acquire();
 	bool ok = (ss->free & mask) == mask;
 	if (ok) {
 		*zerop = (ss->zero & mask) == mask;

@@ -3,6 +3,7 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
+#include "build_options.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/meta.h"
@@ -40,6 +41,16 @@ struct superslab *const *superslab_all(void) {
 
 struct lock *space_lock(void) {
 	return &space.lock;
+}
+
+void space_acquire(void) {
+	bool waited = !lock_try(&space.lock);
+	if (waited)
+		lock_acquire_slow(&space.lock);
+	if (HAK_STATS) {
+		hak_space.locks++;
+		hak_space.waits += waited;
+	}
 }
 
 static struct superslab *of_run_node(struct list_node *n) {
@@ -307,7 +318,7 @@ static const char *check_one(const struct superslab *ss) {
 const char *superslab_check(void) {
 	size_t superslabs = 0, live = 0, dirty = 0;
 	const char *wrong = NULL;
-	lock_acquire(&space.lock);
+	space_acquire();
 	for (const struct superslab *ss = space.all; ss != NULL && wrong == NULL; ss = ss->next) {
 		if (ss->base == 0)
 			continue;

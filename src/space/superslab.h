@@ -72,6 +72,7 @@ struct space_stats {
 	size_t big;      /* granules of large blocks with a mapping of their own */
 	size_t dirty_most, live_most; /* the most there were at a time */
 	size_t threads;  /* that have a heap; not under the lock */
+	size_t locks, waits; /* times the lock was taken, and of those after waiting */
 };
 extern struct space_stats hak_space;
 
@@ -102,6 +103,7 @@ HAK_INLINE size_t space_big(void) {
 }
 
 struct lock *space_lock(void);
+void space_acquire(void); /* takes it */
 
 /* Puts inaccessible pages around all metadata, once the process is hardened or no longer small (space/meta.h). */
 void space_guard(void);

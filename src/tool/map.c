@@ -138,17 +138,24 @@ static void print_cell(const struct map *m, const struct map_cell *c, bool colou
 		printf("\033[38;5;%dm%c\033[0m", c->kind == MAP_MOSAIC ? 201 : 255, letter);
 }
 
+void map_head(const struct map *m, char *to, size_t size) {
+	snprintf(to, size, "%s, SuperSlabs: %zu; large blocks beside them: %" PRIu64 " (%s), freed and kept: %" PRIu64
+	         " (%s)", m->title, m->rows, m->big, amount_of(m->big_bytes).text, m->kept,
+	         amount_of(m->kept_bytes).text);
+}
+
 static void print_legend(void) {
 	puts("a character per 64 KiB: a slab by its block size, in capitals if half full or more\n"
 	     "  a..l  up to 16 32 64 128 256 512 1K 2K 4K 8K 16K 32K bytes   %  of mixed sizes\n"
-	     "  [==   a large block   +  other use   :  free, may be resident   .  free, costs no memory");
+	     "  [==   a large block   +  other use   :  free, may be resident   .  free, costs no memory\n"
+	     "a line per SuperSlab of 2 MiB, by address; huge: it asked for huge pages");
 }
 
 static void print_text(const struct map *m) {
 	bool colours = screen_has_colour();
-	printf("%s: %zu SuperSlabs", m->title, m->rows);
-	printf(", %" PRIu64 " blocks of their own with %s, %" PRIu64 " freed ones kept with %s\n", m->big,
-	       amount_of(m->big_bytes).text, m->kept, amount_of(m->kept_bytes).text);
+	char head[256];
+	map_head(m, head, sizeof head);
+	puts(head);
 	if (m->alone != 0)
 		printf("%zu slabs lie outside of SuperSlabs\n", m->alone);
 	print_legend();

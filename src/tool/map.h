@@ -37,6 +37,9 @@ struct map {
 /* Which of the twelve doublings from 16 bytes on a block size belongs to. */
 unsigned map_band(uint64_t size);
 
+/* What stands above it. */
+void map_head(const struct map *m, char *to, size_t size);
+
 void map_write_svg(const struct map *m, FILE *file);
 
 #endif

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 
 #include "tool/map.h"
-#include "tool/screen.h"
 
 enum { CELL = 14, GAP = 2, LEFT = 120, TOP = 96, BANDS = 12, LEGEND_WIDTH = 64 };
 
@@ -83,9 +82,7 @@ void map_write_svg(const struct map *m, FILE *f) {
 	        width, height, width, height);
 	rectangle(f, 0, 0, width, height, "#fff");
 	char words[256];
-	snprintf(words, sizeof words, "%s: %zu SuperSlabs; %" PRIu64 " blocks of their own with %s; %" PRIu64
-	         " freed ones kept with %s", m->title, m->rows, m->big, amount_of(m->big_bytes).text, m->kept,
-	         amount_of(m->kept_bytes).text);
+	map_head(m, words, sizeof words);
 	text(f, 10, 24, "t", words);
 	text(f, 10, 51, "s", "slab, block size to:");
 	text(f, 10, 75, "s", "other granules:");

@@ -154,6 +154,7 @@ enum tool_exit process_open(struct process *p, pid_t pid) {
 	p->reads = READS_MOST;
 	p->reading.copy = copy_from;
 	p->reading.arg = p;
+	p->reading.room = &p->room;
 	read_name(p);
 	read_resident(p);
 	enum tool_exit why = try_memory(p);

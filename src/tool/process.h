@@ -14,6 +14,7 @@ struct process {
 	uint64_t resident; /* bytes, as the system counts: all of the process */
 	uint64_t reads;    /* that may follow: a process that wants to can give us lists without end */
 	struct reading reading;
+	struct reading_room room;
 };
 
 /* Finds HAKMEM in the process and learns how to read it. TOOL_OK, or why not. */

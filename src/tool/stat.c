@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "observe/write.h"
 #include "tool/commands.h"
 #include "tool/process.h"
 #include "tool/screen.h"
@@ -16,48 +17,40 @@ struct wish {
 	int shown;    /* processes */
 };
 
-/* Without the newline that ends it. */
-static void put_line(void *arg, const char *text, size_t length) {
-	fwrite(text, 1, length - (text[length - 1] == '\n'), stdout);
-}
-
 static void put(void *arg, const char *text, size_t length) {
 	fwrite(text, 1, length, stdout);
 }
 
+static void print_json_heap(void *arg, const struct reading_heap *h) {
+	write_json_heap(h, put, NULL);
+}
+
+/* If the process ends meanwhile, the heaps that were read are there. */
 static void print_json(const struct process *p, const struct hak_stats *st) {
+	struct reading_heap heap;
 	printf("{\"pid\":%d,\"program\":\"", (int)p->pid);
 	for (const char *c = p->name; *c != '\0'; c++)
 		printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
 	printf("\",\"version\":\"%s\",\"rss\":%llu,\"stats\":", p->reading.version,
 	       (unsigned long long)p->resident);
-	hak_stats_write(st, HAK_STATS_JSON, put_line, NULL);
+	write_json_open(st, put, NULL);
+	reading_heaps(&p->reading, &heap, print_json_heap, NULL);
+	write_json_close(put, NULL);
 	puts("}");
 }
 
 /* ---- by thread ---- */
 
 static void print_heap(void *arg, const struct reading_heap *h) {
-	const struct hak_stats *c = &h->counts;
-	uint64_t refills[] = { c->refill_spare, c->refill_own, c->refill_carve, c->refill_ready, c->refill_inbox,
-	                       c->refill_adopt, c->refill_hole, c->refill_fresh };
-	uint64_t frees[] = { c->full_bins, c->home_blocks, c->remote_blocks, c->drained_blocks };
-	printf("%5llu %-6s %7s %9llu", (unsigned long long)h->number,
-	       h->is_locked ? "locked" : h->has_thread ? "thread" : "idle", amount_of(c->cached).text,
-	       (unsigned long long)c->bin_misses);
-	for (size_t i = 0; i < sizeof refills / sizeof *refills; i++)
-		printf(" %8llu", (unsigned long long)refills[i]);
-	for (size_t i = 0; i < sizeof frees / sizeof *frees; i++)
-		printf(" %9llu", (unsigned long long)frees[i]);
-	putchar('\n');
+	write_text_heap(h, put, NULL);
 }
 
 static enum tool_exit show_threads(const struct process *p) {
+	struct reading_heap heap;
 	printf("%s[%d], HAKMEM %s: what each heap has cached, where its blocks came from and went\n", p->name,
 	       (int)p->pid, p->reading.version);
-	printf("%5s %-6s %7s %9s %8s %8s %8s %8s %8s %8s %8s %8s %9s %9s %9s %9s\n", "HEAP", "IS", "CACHED", "MISSES",
-	       "SPARE", "OWN", "CARVE", "READY", "INBOX", "ADOPT", "HOLE", "FRESH", "FULL", "HOME", "REMOTE", "DRAINED");
-	return process_why(p, reading_heaps(&p->reading, print_heap, NULL));
+	write_text_heaps(put, NULL);
+	return process_why(p, reading_heaps(&p->reading, &heap, print_heap, NULL));
 }
 
 /* ---- in all ---- */
@@ -154,7 +147,7 @@ const struct command command_stat = {
 	         "be switched on in it.\n"
 	         "\n"
 	         "  --all             every process that may be read\n"
-	         "  --json            a JSON object per process, in a line\n"
+	         "  --json            a JSON object per process, in a line, heap by heap too\n"
 	         "  --openmetrics     as Prometheus and its like read it\n"
 	         "  --threads         a line per heap, of which each thread has one: bytes cached, requests that\n"
 	         "                    found no cached block, from where caches were filled, and of freed blocks\n"

@@ -64,6 +64,11 @@ static void each_large(void *arg, const struct reading_large *l)
 	REQUIRE(l->is_live == 0 || l->is_live == 1);
 }
 
+static void each_heap(void *arg, const struct reading_heap *h)
+{
+	REQUIRE(h->has_thread + h->is_locked < 2);
+}
+
 static void each_superslab(void *arg, const struct reading_superslab *s)
 {
 	REQUIRE(s->base != 0);
@@ -90,7 +95,9 @@ static void allocate(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 {
-	struct reading r = {.copy = copy};
+	static struct reading_room room;
+	static struct reading_heap heap;
+	struct reading r = {.copy = copy, .room = &room};
 	struct reading_setting setting;
 	struct hak_stats stats;
 	size_t written = 0;
@@ -111,6 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 		REQUIRE(written > 0);
 	}
 	input.copies = 0;
+	reading_heaps(&r, &heap, each_heap, NULL);
 	reading_superslabs(&r, each_superslab, NULL);
 	reading_slabs(&r, each_slab, NULL);
 	reading_larges(&r, each_large, NULL);
