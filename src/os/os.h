@@ -178,7 +178,7 @@ bool os_thread_start(struct os_thread *thread);
 struct line;
 void os_say(struct line *line);
 
-/* Is the page that holds `addr` mapped? For the path that ends in a report only. */
-bool os_is_mapped(const void *addr);
+/* Can the word that holds `addr` be read? True also where the system does not say. */
+bool os_is_readable(const void *addr);
 
 #endif

@@ -3,9 +3,9 @@
  * The platform contract on Linux: raw system calls, so that neither errno nor a library that
  * interposes libc's wrappers (a fake clock, an mmap tracer) is involved.
  *
- * After the constructor only mmap, munmap, mremap, madvise and futex are used, and mincore on the way to a
- * report: sandboxes that permit what libc's malloc needs permit us. The clock is read without a system call,
- * unless the machine has none that can be. Beyond that, only the setting `background` has clone, prctl and
+ * After the constructor only mmap, munmap, mremap, madvise and futex are used: sandboxes that permit what
+ * libc's malloc needs permit us. The clock is read without a system call, unless the machine has none that
+ * can be. Beyond that, only the setting `background` has clone, prctl and
  * capset called; and the constructor asks by sysinfo and prlimit how much memory there is.
  */
 #include "os/os.h"
@@ -516,9 +516,11 @@ bool os_try_read(void *to, const void *from, size_t size) {
 	return raw6(SYS_process_vm_readv, pid, (long)&local, 1, (long)&remote, 1, 0) == (long)size;
 }
 
-bool os_is_mapped(const void *addr) {
-	uintptr_t page = align_down((uintptr_t)addr, os_facts.page_size);
-	unsigned char resident;
-	/* Only ENOMEM says that there is nothing; a sandbox may say anything else. */
-	return raw6(SYS_mincore, (long)page, (long)os_facts.page_size, (long)&resident, 0, 0, 0) != -ENOMEM;
+/* By a call that sandboxes allow: the futex's word is compared, and then nobody is woken and nobody moved to
+   the other one. (mincore takes inaccessible pages for mapped; process_vm_readv is what sandboxes kill for.) */
+bool os_is_readable(const void *addr) {
+	uint32_t other;
+	uintptr_t word = align_down((uintptr_t)addr, sizeof other);
+	/* Only EFAULT says that it cannot; a sandbox may say anything else. */
+	return raw6(SYS_futex, (long)word, FUTEX_CMP_REQUEUE_PRIVATE, 0, 0, (long)&other, 0) != -EFAULT;
 }
