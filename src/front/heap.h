@@ -75,7 +75,7 @@ struct heap {
 	struct bin *bins HAK_CACHE_ALIGNED; /* the thread's, or a locked heap's own; NULL: no thread */
 	uint32_t tag;            /* owner number << TAG_OWNER_SHIFT; constant */
 	bool locked;             /* a locked heap; constant */
-	bool is_first;           /* the process's first heap, which may use the nursery */
+	bool is_first;           /* the process's first heap: small programs have but this one */
 	bool forsaken;           /* no thread has it, but an interrupted call may go on with it */
 	volatile bool busy;      /* its thread is inside a slow path (read after fork); heap_enter */
 	const void *caller;      /* return address of the call that the thread is in; for reports */

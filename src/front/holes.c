@@ -134,7 +134,7 @@ void *holes_refill(struct heap *h, unsigned sc) {
 void *holes_start(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	size_t taken = hc->started * (size_t)hak_size_classes[sc].size;
-	if (!may_have_mosaics(h) || hc->all.first != NULL || taken >= STARTED)
+	if (!h->is_first || !may_have_mosaics(h) || hc->all.first != NULL || taken >= STARTED)
 		return NULL;
 	hc->started++;
 	void *p = take_from_any(h, sc);

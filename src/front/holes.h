@@ -6,9 +6,10 @@
  * the new ones add up. Only heaps of some size do it, and only with slabs that are a quarter
  * empty at least, of classes that have others to spare, so a program in a steady state never comes here.
  *
- * The other way round, a class of large blocks begins in a mosaic: a program that needs a buffer of each of a
- * dozen sizes, one after the other, would keep a slab for each. After a few granules of them the class has
- * slabs of its own.
+ * The other way round, in the process's first heap a class of large blocks begins in a mosaic: a program that
+ * needs a buffer of each of a dozen sizes, one after the other, would keep a slab for each. After a few granules
+ * of them the class has slabs of its own. The heaps of more threads have them at once: what programs of many
+ * threads do with such blocks they do for long.
  */
 #ifndef HAK_FRONT_HOLES_H
 #define HAK_FRONT_HOLES_H

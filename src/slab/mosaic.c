@@ -117,15 +117,13 @@ static unsigned get_begin(const struct mosaic *m, unsigned unit) {
 	return is_freed(m, unit) ? 0 : get_any(m, unit);
 }
 
-/* Forgets the blocks that were freed where a new one comes to lie. The last cell may tell of the next block,
-   which another thread may be marking. */
+/* Forgets the blocks that were freed where a new one comes to lie. Only who frees a block twice looks there.
+   The last cell may tell of the next block, which another thread may be marking. */
 static void forget_freed(struct mosaic *m, unsigned first, unsigned units) {
-	unsigned end = first + units;
-	for (unsigned cell = first / MOSAIC_CELL_UNITS; cell <= (end - 1) / MOSAIC_CELL_UNITS; cell++) {
-		unsigned value = get_cell(m, cell), unit = cell * MOSAIC_CELL_UNITS + (value & 1);
-		if ((value & MOSAIC_FREED) != 0 && unit < end)
-			set_cell(m, cell, 0);
-	}
+	unsigned cell = first / MOSAIC_CELL_UNITS, last = (first + units) / MOSAIC_CELL_UNITS;
+	memset(&m->begins[cell], 0, last - cell);
+	if ((first + units) % MOSAIC_CELL_UNITS != 0 && (get_cell(m, last) & (MOSAIC_FREED | 1)) == MOSAIC_FREED)
+		set_cell(m, last, 0);
 }
 
 /* ---- blocks ---- */
