@@ -131,7 +131,7 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 		bins = h->own_bins;
 	seed(h);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		bins[sc] = (struct bin){ .head = heap_bin_end(h), .room = h->classes[sc].capacity,
+		bins[sc] = (struct bin){ .head = heap_bin_end(), .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
 	__atomic_store_n(&h->bins, bins, __ATOMIC_RELAXED);
 	inbox_open(&h->inbox);
@@ -282,8 +282,8 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	return (void *)first;
 }
 
-static void empty_bin(const struct heap *h, const struct heap_class *hc, struct bin *b) {
-	b->head = heap_bin_end(h);
+static void empty_bin(const struct heap_class *hc, struct bin *b) {
+	b->head = heap_bin_end();
 	b->room = hc->capacity;
 }
 
@@ -305,7 +305,7 @@ void heap_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	sampling_bin_emptied(h, sc);
 	struct bin *b = &h->bins[sc], full = *b;
-	empty_bin(h, hc, b);
+	empty_bin(hc, b);
 	COUNT(h->count.bin_overflow);
 	if (hc->spare_count == 0) {
 		set_spare(hc, &full);
@@ -356,7 +356,7 @@ static void hide_bins(struct heap *h) {
 			continue;
 		sampling_bin_emptied(h, sc);
 		set_spare(hc, b);
-		empty_bin(h, hc, b);
+		empty_bin(hc, b);
 	}
 }
 
@@ -508,7 +508,7 @@ static void flush_bin(struct heap *h, unsigned sc) {
 	struct bin *b = &h->bins[sc];
 	uintptr_t cached = b->head;
 	sampling_bin_emptied(h, sc);
-	empty_bin(h, hc, b);
+	empty_bin(hc, b);
 	heap_send_home(h, cached);
 	if (hc->spare_count == 0)
 		return;
