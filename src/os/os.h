@@ -63,6 +63,9 @@ bool os_purge(void *addr, size_t size);
    may then have changed. */
 bool os_protect(void *addr, size_t size, bool accessible);
 
+/* Makes pages readable only. Advice only. */
+void os_forbid_writes(void *addr, size_t size);
+
 /* Asks for huge pages. Advice only. */
 void os_advise_huge(void *addr, size_t size);
 

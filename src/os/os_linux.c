@@ -271,6 +271,10 @@ bool os_protect(void *addr, size_t size, bool accessible) {
 	return !failed(raw6(SYS_mprotect, (long)addr, (long)size, prot, 0, 0, 0));
 }
 
+void os_forbid_writes(void *addr, size_t size) {
+	raw6(SYS_mprotect, (long)addr, (long)size, PROT_READ, 0, 0, 0);
+}
+
 void os_advise_huge(void *addr, size_t size) {
 	COUNT_CALL(madvise);
 	raw6(SYS_madvise, (long)addr, (long)size, MADV_HUGEPAGE, 0, 0, 0);

@@ -153,12 +153,12 @@ static void metadata_lies_between_inaccessible_pages(void **state)
 static bool has_guard_within(const char *from, size_t size)
 {
 	for (size_t off = 0; off < size; off += os_facts.page_size)
-		if (access_of(from + off) == 'n')
+		if (access_of(from + off) == 'r')
 			return true;
 	return false;
 }
 
-static void page_map_has_inaccessible_pages_behind_it(void **state)
+static void page_map_has_read_only_pages_behind_it(void **state)
 {
 	uintptr_t far = (uintptr_t)1 << 40, i;
 
@@ -180,7 +180,7 @@ int main(void)
 		cmocka_unit_test(alloc_more_than_is_mapped_at_a_time_served),
 		cmocka_unit_test(alloc_by_threads_disjoint),
 		cmocka_unit_test(metadata_lies_between_inaccessible_pages),
-		cmocka_unit_test(page_map_has_inaccessible_pages_behind_it),
+		cmocka_unit_test(page_map_has_read_only_pages_behind_it),
 	};
 
 	return UNIT_RUN(tests);
