@@ -50,12 +50,8 @@ HAK_HIDDEN _Unwind_Reason_Code hak_personality(int version, _Unwind_Action actio
                                                struct _Unwind_Context *context);
 HAK_HIDDEN void hak_swallow(void *exception);
 
-/* The registers the run time passes data to a landing pad in. */
-#if defined(__x86_64__)
-enum { EXCEPTION_REGISTER = 0 }; /* rax */
-#else
-enum { EXCEPTION_REGISTER = 0 }; /* x0 */
-#endif
+/* The register the run time passes the exception to a landing pad in: rax, or x0 on Arm. */
+enum { EXCEPTION_REGISTER = 0 };
 
 __attribute__((used)) _Unwind_Reason_Code
 hak_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class class,

@@ -16,6 +16,7 @@
 #include "front/large.h"
 #include "front/quarantine.h"
 #include "front/secure.h"
+#include "front/watch.h"
 #include "observe/crash.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
@@ -138,9 +139,8 @@ void lifecycle_thread_exit(void) {
 	struct tcache *t = &hak_tcache;
 	struct heap *h = t->heap;
 	t->torn_down = true;
-	t->tag = 0;
+	tcache_count_frees(NULL, 0);
 	t->heap = NULL;
-	t->counted = NULL;
 	if (h == NULL)
 		return;
 	heap_enter(h);
@@ -176,9 +176,8 @@ static bool register_exit(struct heap *h) {
 /* A thread that could not be attached is as it was: it tries again the next time. */
 static void detach(struct tcache *t) {
 	struct heap *h = t->heap;
-	t->tag = 0;
+	tcache_count_frees(NULL, 0);
 	t->heap = NULL;
-	t->counted = NULL;
 	heap_retire(h);
 }
 
@@ -205,7 +204,8 @@ HAK_NOINLINE static struct heap *attach(void) {
 	if (HAK_UNLIKELY(hak_settings.stats == STATS_OPS))
 		heap_count_ops(h, h->bins);
 	t->heap = h;
-	t->tag = h->bins == t->bin ? h->tag : 0; /* 0: each free goes out of line */
+	tcache_count_frees(NULL, h->bins == t->bin ? h->tag : 0); /* 0: each free goes out of line */
+	watch_look(h);
 	/* The thread must have its heap by now, since this allocates. */
 	if (!t->exit_is_seen && !is_main_thread() && !register_exit(h)) {
 		heap_enter(h);

@@ -49,24 +49,17 @@ static void throw_or_die(size_t size) {
 	line_die(&l);
 }
 
-/* As the standard asks: the handler is called until it frees enough, throws, or is gone. */
-HAK_COLD static void *new_failed(size_t size, size_t align, unsigned kind) {
-	new_handler handler;
-	while ((handler = current_handler()) != NULL) {
-		handler();
-		void *p = entry_alloc_as(size, align, kind);
-		if (p != NULL)
-			return p;
-	}
-	return NULL;
+/* Lets a handler's exception through. */
+static bool call_throwing(new_handler handler) {
+	handler();
+	return true;
 }
 
-/* The nothrow forms: a handler that throws has given up. */
-HAK_COLD static void *new_failed_nothrow(size_t size, size_t align, unsigned kind) {
+/* As the standard asks: the handler is called until it frees enough, throws, or is gone. With
+   call_catching, one that throws has given up. */
+static void *new_failed(size_t size, size_t align, unsigned kind, bool (*call)(new_handler)) {
 	new_handler handler;
-	while ((handler = current_handler()) != NULL) {
-		if (!call_catching(handler))
-			return NULL;
+	while ((handler = current_handler()) != NULL && call(handler)) {
 		void *p = entry_alloc_as(size, align, kind);
 		if (p != NULL)
 			return p;
@@ -75,10 +68,14 @@ HAK_COLD static void *new_failed_nothrow(size_t size, size_t align, unsigned kin
 }
 
 HAK_COLD static void *new_or_throw(size_t size, size_t align, unsigned kind) {
-	void *p = new_failed(size, align, kind);
+	void *p = new_failed(size, align, kind, call_throwing);
 	if (p == NULL)
 		throw_or_die(size);
 	return p;
+}
+
+HAK_COLD static void *new_or_null(size_t size, size_t align, unsigned kind) {
+	return new_failed(size, align, kind, call_catching);
 }
 
 /* NULL: out of memory. */
@@ -87,27 +84,25 @@ HAK_INLINE void *new_try(size_t size, size_t align, unsigned kind) {
 	return HAK_LIKELY(p != NULL) ? p : entry_alloc_as(size, align < ALLOC_ALIGN ? ALLOC_ALIGN : align, kind);
 }
 
-HAK_INLINE void *new_plain(size_t size, unsigned kind) {
-	void *p = new_try(size, ALLOC_ALIGN, kind);
-	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, ALLOC_ALIGN, kind);
-}
-
 HAK_INLINE void *new_aligned(size_t size, size_t align, unsigned kind) {
 	void *p = new_try(size, align, kind);
 	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, align, kind);
 }
 
-HAK_INLINE void *new_nothrow(size_t size, unsigned kind) {
-	void *p = new_try(size, ALLOC_ALIGN, kind);
-	return HAK_LIKELY(p != NULL) ? p : new_failed_nothrow(size, ALLOC_ALIGN, kind);
-}
-
 HAK_INLINE void *new_aligned_nothrow(size_t size, size_t align, unsigned kind) {
 	void *p = new_try(size, align, kind);
-	return HAK_LIKELY(p != NULL) ? p : new_failed_nothrow(size, align, kind);
+	return HAK_LIKELY(p != NULL) ? p : new_or_null(size, align, kind);
 }
 
-/* ---- the operators: X(C name, mangled name) with the arguments each takes ---- */
+HAK_INLINE void *new_plain(size_t size, unsigned kind) {
+	return new_aligned(size, ALLOC_ALIGN, kind);
+}
+
+HAK_INLINE void *new_nothrow(size_t size, unsigned kind) {
+	return new_aligned_nothrow(size, ALLOC_ALIGN, kind);
+}
+
+/* ---- the operators ---- */
 
 #define OPERATOR(ret, name, mangled, params, body) \
 	ret name params __asm__(mangled); \

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <threads.h>
 
 #include "abi/entry.h"
@@ -62,14 +63,20 @@ static struct start *new_start(struct start start) {
 	return s;
 }
 
+/* libc's function; looked up once. Relaxed: every thread finds the same. */
+static void *next(_Atomic(void *) *cached, const char *name) {
+	void *fn = atomic_load_explicit(cached, memory_order_relaxed);
+	if (fn == NULL) {
+		fn = dlsym(RTLD_NEXT, name);
+		atomic_store_explicit(cached, fn, memory_order_relaxed);
+	}
+	return fn;
+}
+
 HAK_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                               void *(*routine)(void *), void *arg) {
-	static _Atomic(create_fn *) cached;
-	create_fn *real = cached; /* every thread finds the same */
-	if (real == NULL) {
-		*(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
-		cached = real;
-	}
+	static _Atomic(void *) cached;
+	create_fn *real = (create_fn *)next(&cached, "pthread_create");
 	int saved = errno;
 	struct start *start = new_start((struct start){ .routine = routine, .arg = arg });
 	errno = saved;
@@ -82,12 +89,8 @@ HAK_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 }
 
 HAK_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *arg) {
-	static _Atomic(thrd_create_fn *) cached;
-	thrd_create_fn *real = cached;
-	if (real == NULL) {
-		*(void **)&real = dlsym(RTLD_NEXT, "thrd_create");
-		cached = real;
-	}
+	static _Atomic(void *) cached;
+	thrd_create_fn *real = (thrd_create_fn *)next(&cached, "thrd_create");
 	struct start *start = new_start((struct start){ .c11_routine = routine, .arg = arg });
 	if (start == NULL || real == NULL)
 		return thrd_nomem;

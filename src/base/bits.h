@@ -40,6 +40,11 @@ HAK_INLINE uint32_t low_mask32(unsigned n) {
 	return (uint32_t)(0xffffffffu >> (32 - n));
 }
 
+/* Number of ones below the lowest zero. */
+HAK_INLINE unsigned trailing_ones32(uint32_t mask) {
+	return mask == UINT32_MAX ? 32 : (unsigned)__builtin_ctz(~mask);
+}
+
 /* Position of the lowest run of `n` ones in `mask`, or -1. Each step ANDs the mask with itself
    shifted, which leaves a one exactly where a run of the doubled length starts. */
 HAK_INLINE int find_run32(uint32_t mask, unsigned n) {

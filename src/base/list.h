@@ -20,6 +20,7 @@ struct list {
 	struct list_node *first;
 };
 
+/* What a node of a list or a queue is a member of. */
 #define LIST_ENTRY(node, type, member) \
 	((type *)(void *)((char *)(node) - offsetof(type, member)))
 

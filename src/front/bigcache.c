@@ -77,7 +77,7 @@ static struct large *of_bin_node(struct list_node *n) {
 }
 
 static struct large *of_age_node(struct queue_node *n) {
-	return (struct large *)(void *)((char *)n - offsetof(struct large, age_link));
+	return LIST_ENTRY(n, struct large, age_link);
 }
 
 static void count_kept(ptrdiff_t granules) {
@@ -245,7 +245,7 @@ static bool join_all(void) {
 
 /* A miss soon after the allowance forced a span out: the allowance was too small. */
 static void regret_miss(void) {
-	if (cache.evicted_ms == 0 || cache.now_ms - cache.evicted_ms > 1000)
+	if (cache.evicted_ms == 0 || cache.now_ms - cache.evicted_ms > PURGE_REGRET_MS)
 		return;
 	cache.evicted_ms = 0;
 	if (cache.regret < REGRET_MAX)
@@ -256,7 +256,7 @@ static void regret_miss(void) {
 static void look_at_clock(void) {
 	cache.events = 0;
 	cache.now_ms = os_now_ms();
-	if (cache.regret > 0 && cache.now_ms - cache.regret_ms > 1000) {
+	if (cache.regret > 0 && cache.now_ms - cache.regret_ms > PURGE_REGRET_MS) {
 		cache.regret--;
 		cache.regret_ms = cache.now_ms;
 	}

@@ -67,6 +67,7 @@ static struct heap *new_heap_locked(bool locked) {
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		h->classes[sc].capacity = (uint16_t)policy_initial_capacity(sc);
 	h->next = atomic_load_explicit(&registry.first, memory_order_relaxed);
+	/* Release: the heap's constant fields. */
 	atomic_store_explicit(&registry.first, h, memory_order_release);
 	return h;
 }
@@ -189,8 +190,9 @@ struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	struct slab *s = slab_new(sc);
 	if (s == NULL)
 		return NULL;
+	/* Relaxed: nobody has a block of it yet, and the tag releases it with the rest of the
+	   descriptor to whoever finds the tag. */
 	atomic_store_explicit(&s->owner, &h->inbox, memory_order_relaxed);
-	/* Releases the descriptor to whoever finds the tag. */
 	slab_set_tag(s, h->tag);
 	COUNT(h->count.refill_fresh);
 	policy_note_lock(&h->policy, sc);
@@ -282,11 +284,6 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	return (void *)first;
 }
 
-static void empty_bin(const struct heap_class *hc, struct bin *b) {
-	b->head = heap_bin_end();
-	b->room = hc->capacity;
-}
-
 static void set_spare(struct heap_class *hc, const struct bin *b) {
 	hc->spare = b->head;
 	hc->spare_count = (uint16_t)(hc->capacity - b->room);
@@ -304,8 +301,8 @@ static void *take_spare(struct heap_class *hc, struct bin *b) {
 void heap_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	sampling_bin_emptied(h, sc);
-	struct bin *b = &h->bins[sc], full = *b;
-	empty_bin(hc, b);
+	struct bin full = h->bins[sc];
+	heap_empty_bin(h, sc);
 	COUNT(h->count.bin_overflow);
 	if (hc->spare_count == 0) {
 		set_spare(hc, &full);
@@ -356,7 +353,7 @@ static void hide_bins(struct heap *h) {
 			continue;
 		sampling_bin_emptied(h, sc);
 		set_spare(hc, b);
-		empty_bin(hc, b);
+		heap_empty_bin(h, sc);
 	}
 }
 
@@ -451,9 +448,27 @@ static struct slab *next_slab(struct heap *h, unsigned sc) {
 	return adopt_slab(h, sc);
 }
 
-static void *refill(struct heap *h, unsigned sc, bool *zerop) {
+/* What the current slab has, or those in use before that take its place. NULL: nothing. */
+static void *take_from_current(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
+	for (;;) {
+		struct slab *s = hc->current;
+		if (s == NULL)
+			return NULL;
+		if (s->free_count == 0 && remote_collect(s, false))
+			COUNT_MORE(h->count.drained, s->free_count);
+		if (s->free_count != 0)
+			return take_own_list(h, b, s);
+		if (!slab_has_uncarved(s))
+			return NULL;
+		if (!recycle_instead(h, hc))
+			return carve(h, b, s, zerop);
+	}
+}
+
+static void *refill(struct heap *h, unsigned sc, bool *zerop) {
+	struct heap_class *hc = &h->classes[sc];
 	*zerop = false;
 	heap_tick(h);
 	if (HAK_UNLIKELY(policy_note_miss(&h->policy, sc)))
@@ -462,26 +477,18 @@ static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 	if (hc->spare_count != 0) {
 		COUNT(h->count.refill_spare);
 		grow_after_swaps(h, sc);
-		return take_spare(hc, b);
+		return take_spare(hc, &h->bins[sc]);
 	}
 	grow_after_overrun(h, sc);
 	for (;;) {
-		struct slab *s = hc->current;
-		if (s != NULL) {
-			if (s->free_count == 0 && remote_collect(s, false))
-				COUNT_MORE(h->count.drained, s->free_count);
-			if (s->free_count != 0)
-				return take_own_list(h, b, s);
-			if (slab_has_uncarved(s)) {
-				if (!recycle_instead(h, hc))
-					return carve(h, b, s, zerop);
-				continue;
-			}
-		}
+		void *p = take_from_current(h, sc, zerop);
+		if (p != NULL)
+			return p;
 		hc->current = NULL; /* full: what comes home from here on makes it ready */
-		s = next_slab(h, sc);
+		struct slab *s = next_slab(h, sc);
 		if (s == NULL) {
-			void *p = hak_size_classes[sc].size > MOSAIC_MAX_SIZE ? holes_start(h, sc) : holes_refill(h, sc);
+			bool is_large = hak_size_classes[sc].size > MOSAIC_MAX_SIZE;
+			p = is_large ? holes_start(h, sc) : holes_refill(h, sc);
 			if (p != NULL)
 				return p;
 			if (hak_settings.tiny_profile == TINY_LARSON_GUARD && has_gathered(h))
@@ -505,10 +512,9 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 
 static void flush_bin(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
-	struct bin *b = &h->bins[sc];
-	uintptr_t cached = b->head;
+	uintptr_t cached = h->bins[sc].head;
 	sampling_bin_emptied(h, sc);
-	empty_bin(hc, b);
+	heap_empty_bin(h, sc);
 	heap_send_home(h, cached);
 	if (hc->spare_count == 0)
 		return;

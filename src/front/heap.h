@@ -133,6 +133,12 @@ HAK_INLINE uintptr_t heap_bin_end(void) {
 	return link_encode(PAGEMAP_LOAD(&hak_near_base) | 1);
 }
 
+/* Whoever calls has taken what was in the bin. */
+HAK_INLINE void heap_empty_bin(struct heap *h, unsigned sc) {
+	h->bins[sc].head = heap_bin_end();
+	h->bins[sc].room = h->classes[sc].capacity;
+}
+
 /* A block of class `sc` for an empty bin, and more in the bin. `zerop`: whether the block is known to
    be all zero. NULL: out of memory. */
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop);

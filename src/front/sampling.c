@@ -134,11 +134,6 @@ static int32_t blocks_in_bin(const struct heap *h, unsigned sc) {
 	return link_is_end(link_decode(b->head)) ? 0 : h->classes[sc].capacity - b->room;
 }
 
-static void empty_bin(struct heap *h, unsigned sc) {
-	h->bins[sc].head = heap_bin_end();
-	h->bins[sc].room = h->classes[sc].capacity;
-}
-
 /* The first `count` blocks of a list; `lastp` is set to the last of them. Returns the link to the others. */
 static uintptr_t skip(uintptr_t link, int32_t count, uintptr_t *lastp) {
 	for (*lastp = 0; count > 0; count--) {
@@ -191,7 +186,7 @@ static void lay_on_top(struct heap *h, unsigned sc, struct mark m) {
 	}
 	give_room(h, sc);
 	put_before_spare(&h->classes[sc], h->bins[sc].head, count);
-	empty_bin(h, sc);
+	heap_empty_bin(h, sc);
 	s->under[sc] = m;
 	take_room(h, sc, taken + count + 1);
 }

@@ -71,6 +71,6 @@ void watch_begin(struct heap *h) {
 	uint32_t burst = atomic_load_explicit(&hak_purge_bursts.count, memory_order_acquire);
 	h->bursts_seen = burst;
 	call_others(burst);
-	if (!h->is_watched && is_quick(h))
+	if (!h->is_watched && is_quick(h) && !is_over())
 		begin(h);
 }

@@ -32,7 +32,7 @@ void watch_begin(struct heap *h);
 /* A thread that is watched frees a block on the slow path. */
 void watch_count(struct heap *h, uintptr_t block);
 
-/* A thread has freed one there. */
+/* A thread has freed one there, or has just begun: bursts before that are its business, too. */
 HAK_INLINE void watch_look(struct heap *h) {
 	/* Acquire: the time of the burst. */
 	uint32_t bursts = atomic_load_explicit(&hak_purge_bursts.count, memory_order_acquire);

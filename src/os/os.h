@@ -155,6 +155,7 @@ int os_thread_id(void);
 /* Copies memory of our own that may not be there or not be readable. False: it is not, or the system does not
    say. */
 bool os_try_read(void *to, const void *from, size_t size);
+
 /* Bytes of physical memory, or what the process may have of address space if that is less; 0: not known. */
 size_t os_memory(void);
 

@@ -3,10 +3,11 @@
  * The platform contract on Linux: raw system calls, so that neither errno nor a library that
  * interposes libc's wrappers (a fake clock, an mmap tracer) is involved.
  *
- * After the constructor only mmap, munmap, mremap, madvise and futex are used: sandboxes that permit what
- * libc's malloc needs permit us. The clock is read without a system call, unless the machine has none that
- * can be. Beyond that, only the setting `background` has clone, prctl and
- * capset called; and the constructor asks by sysinfo and prlimit how much memory there is.
+ * After the constructor only mmap, munmap, mremap, madvise, mprotect and futex are used, and mincore on
+ * the way to a report: sandboxes that permit what libc's malloc needs permit us. The clock is read
+ * without a system call, unless the machine has none that can be. What else is here is for settings
+ * that ask for it (background, name_maps, sample, stats, crash_report), for reports, and for the
+ * constructor, which reads the settings and asks how much memory there is.
  */
 #include "os/os.h"
 
@@ -506,7 +507,7 @@ bool os_thread_start(struct os_thread *thread) {
 		thread->stack = os_map(NULL, size);
 	if (thread->stack == NULL)
 		return false;
-	raw6(SYS_mprotect, (long)thread->stack, (long)guard, PROT_NONE, 0, 0, 0);
+	os_protect(thread->stack, guard, false);
 	return clone_without_signals(thread, thread->stack + size) > 0;
 }
 

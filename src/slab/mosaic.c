@@ -274,17 +274,14 @@ uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset) {
 void mosaic_seal(struct slab *s) {
 	struct mosaic *m = slab_mosaic(s);
 	unsigned held = 0;
-	for (uintptr_t off = 0; off < GRANULE; off += (uintptr_t)1 << MOSAIC_UNIT_SHIFT)
-		held += mosaic_held_at(m, off) != 0;
+	for (unsigned unit = 0; unit < MOSAIC_UNITS; unit++) {
+		if (is_used(m, unit))
+			held += get_any(m, unit) != 0;
+		else if (get_any(m, unit) != 0) /* else it would look like one that is on its way home */
+			set_cell(m, unit / MOSAIC_CELL_UNITS, 0);
+	}
 	memset(m->used, 0xff, sizeof m->used);
 	m->largest = m->list = 0;
 	s->free_count = 0;
 	s->used = (uint16_t)held;
-}
-
-size_t mosaic_bytes(const struct mosaic *m) {
-	size_t bytes = 0;
-	for (unsigned unit = 0; unit < MOSAIC_UNITS; unit++)
-		bytes += hak_size_classes[get_begin(m, unit)].size;
-	return bytes;
 }

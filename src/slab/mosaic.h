@@ -22,8 +22,10 @@
  *
  * Blocks are aligned as in a slab of their class: to the largest power of two that divides the size.
  *
- * The owner alone writes, but for the mark of a block that another thread frees, which is that thread's until
- * the block is posted; `begins` is read by whoever has a block, who has it from somebody that saw it made. The slab's `mosaic` is set once, before the tag, and stays until the slab is deleted.
+ * The owner alone writes, but for the mark of a block that another thread frees, which is that
+ * thread's until the block is posted; `begins` is read by whoever has a block, who has it from
+ * somebody that saw it made. The slab's `mosaic` is set once, before the tag, and stays until the
+ * slab is deleted.
  */
 #ifndef HAK_SLAB_MOSAIC_H
 #define HAK_SLAB_MOSAIC_H
@@ -88,9 +90,6 @@ unsigned mosaic_held_at(const struct mosaic *m, uintptr_t offset);
 
 /* In a fork child, for a slab whose owner is gone: takes all holes for used, counts the blocks. */
 void mosaic_seal(struct slab *s);
-
-/* Bytes of all blocks that are not in holes. A guess, for statistics. */
-size_t mosaic_bytes(const struct mosaic *m);
 
 /* The slab is deleted: puts the mosaic up for reuse. */
 void mosaic_close(struct slab *s);

@@ -26,6 +26,8 @@ struct lock *pool_lock(unsigned sc) {
 
 /* Clears PUBLISHED. False: the last block has just come home and its poster is about to reap. */
 static bool unpublish(struct slab *s) {
+	/* Acquire: the owner fields that the publisher wrote, and the posters' links. Release: as in
+	   try_publish. */
 	uint64_t old = atomic_load_explicit(&s->remote, memory_order_acquire), new;
 	do {
 		if (remote_count(old) == 0)
@@ -56,6 +58,7 @@ unsigned pool_count(unsigned sc) {
 }
 
 static void set_count(struct pool *p, unsigned n) {
+	/* Relaxed: as in pool_count. */
 	__atomic_store_n(&p->count, n, __ATOMIC_RELAXED);
 }
 
@@ -73,6 +76,7 @@ enum fate { PUBLISHED, ALL_HOME, NOTHING_TO_GIVE };
 /* Decides under the lock: a post before the exchange counts here, one after it is its poster's to
    act upon. */
 static enum fate try_publish(struct slab *s) {
+	/* Acquire: if all are home, the posters are done with the slab, which is deleted. */
 	uint64_t old = atomic_load_explicit(&s->remote, memory_order_acquire), new;
 	bool own = s->free_count != 0 || slab_has_uncarved(s);
 	enum fate fate;

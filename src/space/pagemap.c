@@ -28,6 +28,7 @@ static void place_window_locked(uintptr_t addr) {
 		return;
 	state.placed = true;
 	uintptr_t end = align_up(addr, GRANULE) + NEAR_ABOVE;
+	/* Relaxed: as in pagemap_near_index. */
 	__atomic_store_n(&hak_near_base, end < LEAF_BYTES ? 0 : end - LEAF_BYTES, __ATOMIC_RELAXED);
 }
 
@@ -111,6 +112,7 @@ void pagemap_set_tag(uintptr_t addr, size_t granules, uint32_t tag) {
 	for (size_t n = 0; n < granules; n++, addr += GRANULE) {
 		uintptr_t i;
 		struct pagemap_leaf *leaf = pagemap_leaf_of(addr, &i);
+		/* Release: as in pagemap_set. */
 		__atomic_store_n(&leaf->tag[i], tag, __ATOMIC_RELEASE);
 	}
 }

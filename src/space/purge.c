@@ -11,7 +11,6 @@
 enum {
 	CLOCK_EVERY = 64,   /* span frees between two looks at the clock */
 	REGRET_MAX = 3,     /* from the floor to the ceiling */
-	REGRET_WINDOW = 1000, /* ms */
 	BACKOFF = 1000,     /* ms without purging after the system refused one */
 };
 
@@ -31,7 +30,7 @@ void (*hak_purge_waits)(void);
 struct purge_bursts hak_purge_bursts;
 
 static struct superslab *of_queue_node(struct queue_node *n) {
-	return (struct superslab *)(void *)((char *)n - offsetof(struct superslab, dirty_link));
+	return LIST_ENTRY(n, struct superslab, dirty_link);
 }
 
 static uint32_t dirty_mask(const struct superslab *ss) {
@@ -41,7 +40,7 @@ static uint32_t dirty_mask(const struct superslab *ss) {
 static void look_at_clock(void) {
 	purge.events = 0;
 	purge.now_ms = os_now_ms();
-	if (purge.regret > 0 && purge.now_ms - purge.regret_ms >= REGRET_WINDOW) {
+	if (purge.regret > 0 && purge.now_ms - purge.regret_ms >= PURGE_REGRET_MS) {
 		purge.regret--;
 		purge.regret_ms = purge.now_ms;
 	}
@@ -79,7 +78,7 @@ void purge_after_fork(void) {
 }
 
 void purge_regret(struct superslab *ss) {
-	if (purge.now_ms - ss->purged_ms >= REGRET_WINDOW)
+	if (purge.now_ms - ss->purged_ms >= PURGE_REGRET_MS)
 		return;
 	ss->purged_ms = 0; /* once per purge */
 	if (purge.regret < REGRET_MAX)
@@ -91,6 +90,7 @@ void purge_regret(struct superslab *ss) {
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
+	/* Relaxed: a count. */
 	if (hak_settings.tiny_profile == TINY_LARSON_GUARD)
 		return __atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED) * SUPERSLAB_GRANULES;
 	size_t live = hak_space.live + space_big(), ceiling = PURGE_CEILING / GRANULE;
@@ -122,9 +122,22 @@ static void log_purge(const struct superslab *ss, size_t bytes, const char *outc
 	os_say(&l);
 }
 
+/* Purges granules, a run of neighbours by a call; without the lock. Those that the system took. */
+static uint32_t purge_granules(const struct superslab *ss, uint32_t mask, size_t *callsp) {
+	uint32_t clean = 0;
+	for (*callsp = 0; mask != 0; (*callsp)++) {
+		unsigned first = (unsigned)__builtin_ctz(mask), run = trailing_ones32(mask >> first);
+		uint32_t part = low_mask32(run) << first;
+		mask &= ~part;
+		if (os_purge((void *)(ss->base + first * GRANULE), run * GRANULE))
+			clean |= part;
+	}
+	return clean;
+}
+
 /* Purges the dirty granules of one SuperSlab. The lock is dropped meanwhile. */
 static bool purge_superslab(struct superslab *ss) {
-	uint32_t mask = dirty_mask(ss), clean = 0;
+	uint32_t mask = dirty_mask(ss);
 	dequeue(ss);
 	ss->free &= ~mask;
 	superslab_refile(ss);
@@ -132,18 +145,8 @@ static bool purge_superslab(struct superslab *ss) {
 	space_count_dirty(-n);
 	hak_space.live += (size_t)n;
 	lock_release(space_lock());
-	size_t calls = 0;
-	for (uint32_t left = mask; left != 0; calls++) {
-		unsigned first = (unsigned)__builtin_ctz(left);
-		uint32_t shifted = ~(left >> first);
-		unsigned run = shifted == 0 ? 32 : (unsigned)__builtin_ctz(shifted);
-		if (run > 32 - first)
-			run = 32 - first;
-		uint32_t part = low_mask32(run) << first;
-		left &= ~part;
-		if (os_purge((void *)(ss->base + first * GRANULE), run * GRANULE))
-			clean |= part;
-	}
+	size_t calls;
+	uint32_t clean = purge_granules(ss, mask, &calls);
 	log_purge(ss, (size_t)__builtin_popcount(clean) * GRANULE,
 	          clean == mask ? " purged, bytes " : " refused in part, purged bytes ");
 	lock_acquire(space_lock());
@@ -276,5 +279,6 @@ bool purge_is_discreet(void) {
 }
 
 bool purge_pending(void) {
+	/* Relaxed: a hint. */
 	return __atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED) > 0;
 }

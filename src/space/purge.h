@@ -26,6 +26,9 @@
 #define PURGE_FLOOR ((size_t)8 << 20)
 #define PURGE_CEILING ((size_t)64 << 20)
 #define PURGE_HEAP ((size_t)16 << 20)
+/* ms: what was given back less than this ago was given back too early, and so long regret lasts. BigCache
+   goes by it as well. */
+#define PURGE_REGRET_MS 1000
 
 /* The SuperSlab has new dirty granules. */
 void purge_enqueue(struct superslab *ss);

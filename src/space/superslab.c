@@ -160,6 +160,7 @@ static bool map_first_region(void) {
 
 void space_guard(void) {
 	static bool done;
+	/* Relaxed: it only keeps a second call from asking the system again. */
 	if (__atomic_exchange_n(&done, true, __ATOMIC_RELAXED))
 		return;
 	meta_guard();

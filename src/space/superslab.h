@@ -90,6 +90,7 @@ HAK_INLINE void space_count_live(size_t granules) {
 	if (hak_space.live > hak_space.live_most)
 		hak_space.live_most = hak_space.live;
 }
+/* Relaxed, these, too: they decide what is worth doing, not what is right. */
 HAK_INLINE void space_count_superslabs(ptrdiff_t n) {
 	__atomic_store_n(&hak_space.superslabs, hak_space.superslabs + (size_t)n, __ATOMIC_RELAXED);
 }

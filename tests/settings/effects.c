@@ -291,6 +291,7 @@ static void burst_freed_given_back_whatever_goes_on(void **state)
 	assert_true(value_of("", "burst_pairs", "0") <= REST_MOST);
 	assert_true(value_of("", "burst_pairs", "1") <= REST_MOST);
 	assert_true(value_of("", "burst_beside", "0") <= REST_MOST);
+	assert_true(value_of("", "burst_before", "0") <= REST_MOST);
 	assert_true(value_of("", "burst_large", "0") <= REST_MOST);
 	assert_true(value_of("stats=ops", "burst_pairs", "0") <= REST_MOST);
 }

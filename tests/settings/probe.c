@@ -191,6 +191,30 @@ static long burst_beside_pairs(long unused)
 	return value;
 }
 
+static struct {
+	pthread_t thread;
+	int goes_on;
+} later;
+
+static void start_later(void)
+{
+	if (later.goes_on)
+		return;
+	later.goes_on = 1;
+	if (pthread_create(&later.thread, NULL, allocate_till_told, &later.goes_on) != 0)
+		abort();
+}
+
+/* Likewise, but the other begins when the burst is over. */
+static long burst_before_pairs(long unused)
+{
+	long value = rest_of_burst(start_later);
+
+	*(volatile int *)&later.goes_on = 0;
+	pthread_join(later.thread, NULL);
+	return value;
+}
+
 /* Blocks that have no bin. */
 static void allocate_large(void)
 {
@@ -530,6 +554,7 @@ int main(int argc, char **argv)
 		{"exact", count_exact}, {"free_twice", free_twice},
 		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
 		{"burst_pairs", burst_then_pairs}, {"burst_beside", burst_beside_pairs},
+		{"burst_before", burst_before_pairs},
 		{"burst_large", burst_then_large},
 		{"burst_child", burst_then_idle_in_child}, {"purge_thread", purge_thread},
 		{"fork_amid", fork_amid_purging}, {"one_block", resident_with_one_block},

@@ -46,6 +46,20 @@ static void find_run32_any_mask_lowest(void **state)
 	}
 }
 
+static void trailing_ones32_any_mask_exact(void **state)
+{
+	uint64_t seed = 4;
+
+	assert_int_equal(trailing_ones32(0), 0);
+	assert_int_equal(trailing_ones32(UINT32_MAX), 32);
+	for (int i = 0; i < ROUNDS; i++) {
+		uint32_t mask = random_mask(&seed);
+		unsigned n = trailing_ones32(mask);
+		assert_true(n == 0 || slow_find_run(mask, n) == 0);
+		assert_true(n == 32 || (mask >> n & 1) == 0);
+	}
+}
+
 static void longest_run32_any_mask_exact(void **state)
 {
 	uint64_t seed = 2;
@@ -111,6 +125,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(find_run32_any_mask_lowest),
+		cmocka_unit_test(trailing_ones32_any_mask_exact),
 		cmocka_unit_test(longest_run32_any_mask_exact),
 		cmocka_unit_test(low_mask32_any_count_that_many_ones),
 		cmocka_unit_test(align_any_address_nearest_multiple),

@@ -69,8 +69,8 @@ static void send_survivors_home(void)
 
 static int end(void **state)
 {
-	heap_retire(heap);
 	heap_retire(other);
+	heap_retire(heap); /* last: the next test's first, which large classes begin in mosaics of */
 	return hak_space.live == 0 && pool_count(0) == 0 && pool_count(OLD) == 0 ? 0 : -1;
 }
 
@@ -238,6 +238,14 @@ static void class_in_demand_gets_slabs(void **state)
 	assert_in_range(taken, 4, 100);
 }
 
+static void large_classes_of_other_heaps_begin_with_slabs(void **state)
+{
+	assert_true(heap->is_first);
+	assert_false(other->is_first);
+	assert_null(holes_start(other, class_for(9000)));
+	assert_null(other->classes[0].all.first);
+}
+
 /* Left by a dead thread with a live block, a mosaic serves the large classes of the next. */
 static void begun_mosaic_of_dead_thread_is_adopted(void **state)
 {
@@ -278,6 +286,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(small_heap_and_large_classes_left_alone, start_sparse, end),
 		cmocka_unit_test_setup_teardown(large_classes_begin_side_by_side, start_empty, end),
 		cmocka_unit_test_setup_teardown(class_in_demand_gets_slabs, start_empty, end),
+		cmocka_unit_test_setup_teardown(large_classes_of_other_heaps_begin_with_slabs, start_empty,
+			end),
 		cmocka_unit_test_setup_teardown(begun_mosaic_of_dead_thread_is_adopted, start_empty, end),
 	};
 
