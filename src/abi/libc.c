@@ -107,7 +107,7 @@ enum { CHUNK_PREV_INUSE = 1, CHUNK_MMAPPED = 2, CHUNK_OTHER_ARENA = 4, CHUNK_FLA
 /* A chunk of the main arena is followed by another one, whose size says that this one is in use. */
 static bool has_neighbour(const struct chunk *c, size_t size) {
 	const struct chunk *next = (const void *)((const char *)c + size);
-	if (!os_is_mapped(next) || !os_is_mapped((const char *)next + sizeof *next - 1))
+	if (!os_is_readable(next) || !os_is_readable((const char *)next + sizeof *next - 1))
 		return false;
 	return (next->size & CHUNK_PREV_INUSE) != 0 && next->size < ARENA_MAX;
 }
@@ -120,7 +120,7 @@ bool libc_may_own(const void *ptr) {
 	if (addr % 16 != 0 || addr < page || addr >> 48 != 0)
 		return false;
 	const struct chunk *c = (const struct chunk *)ptr - 1;
-	if (!os_is_mapped(c) || !os_is_mapped(ptr))
+	if (!os_is_readable(c) || !os_is_readable(ptr))
 		return false;
 	size_t size = c->size & ~(size_t)CHUNK_FLAGS;
 	if (size < CHUNK_MIN || size % 16 != 0 || size >= ARENA_MAX)
@@ -132,6 +132,6 @@ bool libc_may_own(const void *ptr) {
 			(all % page == 0 || (all + sizeof *c) % page == 0);
 	}
 	if ((c->size & CHUNK_OTHER_ARENA) != 0)
-		return size < ARENA_HEAP && os_is_mapped((void *)(addr & ~(ARENA_HEAP - 1)));
+		return size < ARENA_HEAP && os_is_readable((void *)(addr & ~(ARENA_HEAP - 1)));
 	return has_neighbour(c, size);
 }

@@ -36,6 +36,7 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	bool is_zero = false;
 	void *p = bin_pop(&h->bins[sc]);
 	if (p == NULL) {
+		misuse_check_end(sc, h->bins[sc].head);
 		p = alloc_first(h, sc, align);
 		if (p != NULL)
 			return p;

@@ -19,8 +19,8 @@
 #define HAK_FRONT_GUARD_H
 
 #include "base/settings.h"
-#include "base/trace.h"
 #include "front/heap.h"
+#include "os/trace.h"
 
 enum { GUARD_SLOTS = 256 };
 

@@ -132,7 +132,7 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 		bins = h->own_bins;
 	seed(h);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		bins[sc] = (struct bin){ .head = heap_bin_end(h), .room = h->classes[sc].capacity,
+		bins[sc] = (struct bin){ .head = heap_bin_end(), .room = h->classes[sc].capacity,
 		                         .magic = hak_size_classes[sc].magic };
 	__atomic_store_n(&h->bins, bins, __ATOMIC_RELAXED);
 	inbox_open(&h->inbox);

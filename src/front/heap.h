@@ -128,14 +128,14 @@ struct heap *heap_acquire(struct bin *bins, bool locked);
 void heap_retire(struct heap *h);
 
 /* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
-   it would not look like a link. */
-HAK_INLINE uintptr_t heap_bin_end(const struct heap *h) {
-	return link_encode((uintptr_t)h | 1);
+   it would not look like a link: it lies near the slabs, as the heap need not. */
+HAK_INLINE uintptr_t heap_bin_end(void) {
+	return link_encode(PAGEMAP_LOAD(&hak_near_base) | 1);
 }
 
 /* Whoever calls has taken what was in the bin. */
 HAK_INLINE void heap_empty_bin(struct heap *h, unsigned sc) {
-	h->bins[sc].head = heap_bin_end(h);
+	h->bins[sc].head = heap_bin_end();
 	h->bins[sc].room = h->classes[sc].capacity;
 }
 

@@ -5,14 +5,21 @@
 #include "base/probe.h"
 #include "base/report.h"
 #include "base/settings.h"
+#include "front/misuse.h"
 #include "front/secure.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
 
 enum { MOSAICS_KEPT = 4 }; /* though empty */
 
+/* The slab of a freed block that is not home yet; NULL: there is none, or no such block. */
 static struct slab *slab_at(uintptr_t block) {
-	return pagemap_lookup(block).desc;
+	struct pagemap_entry e = pagemap_lookup(block);
+	if (HAK_UNLIKELY(!tag_is_slab(e.tag)))
+		return NULL;
+	const struct mosaic *m = slab_mosaic(e.desc);
+	bool is_block = m != NULL ? mosaic_held_at(m, block % GRANULE) != 0 : slab_has_block(e.desc, block);
+	return HAK_LIKELY(is_block) ? e.desc : NULL;
 }
 
 struct heap_class *heap_class_of(struct heap *h, const struct slab *s) {
@@ -105,11 +112,13 @@ void heap_put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block) {
 }
 
 void heap_collect_mosaic(struct heap *h, struct slab *s) {
-	for (uintptr_t at = link_decode(remote_take(s)), next; !link_is_end(at); at = next) {
+	uintptr_t at = link_decode(remote_take(s)), next;
+	for (; slab_at(at) == s; at = next) {
 		next = link_decode(block_link(at));
 		mosaic_put(s, at);
 		COUNT(h->count.drained);
 	}
+	misuse_check_end(0, link_encode(at));
 	mosaic_gained_holes(h, s);
 }
 
@@ -173,6 +182,10 @@ void heap_send_home(struct heap *h, uintptr_t link) {
 	uintptr_t block = link_decode(link);
 	while (!link_is_end(block)) {
 		struct slab *s = slab_at(block);
+		if (HAK_UNLIKELY(s == NULL)) {
+			misuse_end(0);
+			return;
+		}
 		if (slab_mosaic(s) == NULL) {
 			block = push_run(h, s, block);
 			continue;
@@ -181,6 +194,7 @@ void heap_send_home(struct heap *h, uintptr_t link) {
 		heap_put_in_mosaic(h, s, block);
 		block = next;
 	}
+	misuse_check_end(0, link_encode(block));
 }
 
 void heap_drain_inbox(struct heap *h) {

@@ -128,6 +128,18 @@ bool misuse_written(enum misuse_where where, uintptr_t block, size_t size) {
 	return finish(&l, block);
 }
 
+bool misuse_end(unsigned sc) {
+	struct line l;
+	line_begin(&l);
+	line_str(&l, "write after free to a ");
+	if (sc != 0) {
+		line_dec(&l, hak_size_classes[sc].size);
+		line_str(&l, "-byte ");
+	}
+	line_str(&l, "block");
+	return finish(&l, 0);
+}
+
 bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, size_t size) {
 	struct line l;
 	line_begin(&l);

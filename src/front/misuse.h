@@ -29,6 +29,19 @@ HAK_INLINE bool misuse_check_block(enum misuse_op op, const struct slab *s, uint
 	return true;
 }
 
+/* misuse_check_end when it is none. */
+HAK_COLD bool misuse_end(unsigned sc);
+
+/* `link` is what a list of free blocks of class `sc` (0: any) came to: is that an end, or did the program
+   write to a block after it had freed it? Ends lie at granules (slab_end, heap_bin_end), and what a program
+   writes decodes to one with odds of 2^-32. */
+HAK_INLINE bool misuse_check_end(unsigned sc, uintptr_t link) {
+	uintptr_t end = link_decode(link);
+	if (HAK_UNLIKELY(end % GRANULE != 1 || end >> 48 != 0))
+		return misuse_end(sc);
+	return true;
+}
+
 /* The block of the slab that `addr` lies in; 0: none. */
 uintptr_t misuse_block_around(const struct slab *s, uintptr_t addr);
 

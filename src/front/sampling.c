@@ -196,9 +196,9 @@ static void cut_bin(struct heap *h, unsigned sc, int32_t keep, int32_t count) {
 	struct bin *b = &h->bins[sc];
 	uintptr_t last, link = skip(b->head, keep, &last);
 	if (keep == 0)
-		b->head = heap_bin_end(h);
+		b->head = heap_bin_end();
 	else
-		block_set_link(last, heap_bin_end(h));
+		block_set_link(last, heap_bin_end());
 	b->room = h->classes[sc].capacity - keep;
 	put_before_spare(&h->classes[sc], link, count - keep);
 }
@@ -233,7 +233,7 @@ static struct mark take_under(struct heap *h, unsigned sc) {
 	hc->spare_count -= (uint16_t)count;
 	if (hc->spare_count != 0) {
 		hc->spare = skip(b->head, count, &last);
-		block_set_link(last, heap_bin_end(h));
+		block_set_link(last, heap_bin_end());
 	}
 	sampling_bin_filled(h, sc);
 	return m;

@@ -11,12 +11,13 @@
 #include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "os/trace.h"
 
 /* As in abi/catch.c: a static program has none. */
 #pragma weak dlsym
 #pragma weak dladdr
 
-enum { CACHED = 256, FRAME_BYTES_MOST = 1 << 20 };
+enum { CACHED = 256 };
 
 typedef _Unwind_Reason_Code backtrace_fn(_Unwind_Trace_Fn, void *);
 typedef _Unwind_Word get_fn(struct _Unwind_Context *);
@@ -107,34 +108,6 @@ static void find_unwinder(void) {
 		*(void **)&unwinder.backtrace = dlsym(library, "_Unwind_Backtrace");
 }
 
-/* ---- frame pointers ---- */
-
-/* What a frame pointer leads to. */
-struct frame {
-	const struct frame *up;
-	uintptr_t back;
-};
-
-static bool leads_up(const struct frame *f, const struct frame *up) {
-	uintptr_t from = (uintptr_t)f, to = (uintptr_t)up;
-	return to > from && to - from < FRAME_BYTES_MOST && to % sizeof(uintptr_t) == 0 &&
-		os_is_mapped(up) && os_is_mapped((const char *)(up + 1) - 1);
-}
-
-HAK_NOINLINE static void follow_frames(struct stack *s, const void *caller) {
-	const struct frame *f = __builtin_frame_address(0);
-	s->frame[s->depth++] = (uintptr_t)caller;
-	bool has_begun = false;
-	for (unsigned steps = 0; steps < 2 * STACK_MOST && s->depth < STACK_MOST; steps++) {
-		if (has_begun && f->back != 0)
-			s->frame[s->depth++] = f->back;
-		has_begun |= f->back == (uintptr_t)caller;
-		if (f->back == 0 || !leads_up(f, f->up))
-			return;
-		f = f->up;
-	}
-}
-
 /* ---- memory of stacks ---- */
 
 static struct remembered *entry_for(uintptr_t thread, uintptr_t top, const void *caller) {
@@ -212,7 +185,7 @@ HAK_NOINLINE void stack_capture(struct stack *s, const void *caller) {
 			return;
 		}
 	}
-	follow_frames(s, caller);
+	s->depth = trace_walk(s->frame, STACK_MOST, caller);
 }
 
 /* The linker's: where the object we are in begins, and its code ends. */

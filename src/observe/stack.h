@@ -4,7 +4,7 @@
  *
  * Programs are mostly built without frame pointers, so the C run time's unwinder is asked, if the libc has
  * _dl_find_object: without it the unwinder takes the loader's lock, which whoever is in malloc may not. Else
- * frame pointers are followed as long as they lead up a mapped stack.
+ * frame pointers are followed (os/trace.h).
  *
  * Unwinding costs a microsecond and most samples come from where one came from before. So stacks are
  * remembered with the places on the thread's stack that the return addresses were in: if the call comes from

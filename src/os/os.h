@@ -63,6 +63,9 @@ bool os_purge(void *addr, size_t size);
    may then have changed. */
 bool os_protect(void *addr, size_t size, bool accessible);
 
+/* Makes pages readable only. Advice only. */
+void os_forbid_writes(void *addr, size_t size);
+
 /* Asks for huge pages. Advice only. */
 void os_advise_huge(void *addr, size_t size);
 
@@ -179,7 +182,7 @@ bool os_thread_start(struct os_thread *thread);
 struct line;
 void os_say(struct line *line);
 
-/* Is the page that holds `addr` mapped? For the path that ends in a report only. */
-bool os_is_mapped(const void *addr);
+/* Can the word that holds `addr` be read? True also where the system does not say. */
+bool os_is_readable(const void *addr);
 
 #endif

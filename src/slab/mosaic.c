@@ -137,7 +137,9 @@ static void prefetch_blocks(const struct slab *s) {
 /* Makes holes of the blocks of a list. Their number. */
 static unsigned open_holes(const struct slab *s, struct mosaic *m, uintptr_t link) {
 	unsigned n = 0;
-	for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)), n++) {
+	uintptr_t at = link_decode(link);
+	/* A block that was written to after its free may lead anywhere. */
+	for (; !link_is_end(at) && slab_spans(s, at); at = link_decode(block_link(at)), n++) {
 		mark(m, unit_at(s, at), mosaic_units(s->sc), false);
 		set_freed(m, unit_at(s, at));
 	}

@@ -5,14 +5,17 @@
 #include "os/lock.h"
 #include "os/os.h"
 
+HAK_LAST_IN_BSS struct meta_first hak_meta_first;
+
 enum {
-	GROWTH = 256 * 1024, /* bytes mapped when the donated stretches are used up */
+	GROWTH = 256 * 1024, /* bytes mapped when the other stretches are used up */
 	STRETCHES = 64,      /* remembered, for reports */
 };
 
-/* All under `lock`. `spare` is a second stretch, taken up when the first is used up. */
+/* All under `lock`. `spare` is a second stretch, taken up when what there is now is used up. */
 static struct {
 	struct lock lock;
+	bool has_begun; /* hak_meta_first was taken up */
 	char *at, *end;
 	char *spare, *spare_end;
 	size_t used;
@@ -70,6 +73,8 @@ static void take_up(const char *start, size_t size) {
 }
 
 bool meta_has(uintptr_t addr) {
+	if (addr - (uintptr_t)hak_meta_first.bytes < META_FIRST_BYTES)
+		return true;
 	for (unsigned i = 0; i < meta.count; i++)
 		if (addr >= meta.all[i].start && addr < meta.all[i].end)
 			return true;
@@ -80,6 +85,15 @@ const void *meta_used_at(void) {
 	return &meta.used;
 }
 
+static bool begin_locked(void) {
+	if (meta.has_begun)
+		return false;
+	meta.has_begun = true;
+	meta.at = hak_meta_first.bytes;
+	meta.end = meta.at + META_FIRST_BYTES;
+	return true;
+}
+
 void meta_donate(void *start, size_t size) {
 	size_t page = os_facts.page_size;
 	char *s = (char *)start + page, *end = (char *)start + size - page;
@@ -87,7 +101,8 @@ void meta_donate(void *start, size_t size) {
 		return;
 	lock_acquire(&meta.lock);
 	take_up(start, size);
-	if (meta.at == meta.end) {
+	if (meta.at == meta.end && !begin_locked()) {
+		guard_locked();
 		meta.at = s;
 		meta.end = end;
 	} else if (end - s > meta.spare_end - meta.spare) {
@@ -98,6 +113,9 @@ void meta_donate(void *start, size_t size) {
 }
 
 static bool refill(size_t size) {
+	if (size <= META_FIRST_BYTES && begin_locked())
+		return true;
+	guard_locked();
 	if ((size_t)(meta.spare_end - meta.spare) >= size) {
 		meta.at = meta.spare;
 		meta.end = meta.spare_end;
@@ -108,8 +126,6 @@ static bool refill(size_t size) {
 	char *p = os_map(NULL, growth);
 	if (p == NULL)
 		return false;
-	if (meta.count != 0)
-		guard_locked();
 	take_up(p, growth);
 	meta.at = p + page;
 	meta.end = p + growth - page;

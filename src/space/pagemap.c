@@ -32,10 +32,11 @@ static void place_window_locked(uintptr_t addr) {
 	__atomic_store_n(&hak_near_base, end < LEAF_BYTES ? 0 : end - LEAF_BYTES, __ATOMIC_RELAXED);
 }
 
+/* Still readable: the data of a library are among what garbage collectors and leak checkers read. */
 static void guard(char *room) {
 	uintptr_t page = align_up((uintptr_t)room, os_facts.page_size);
 	if (2 * os_facts.page_size <= PAGEMAP_GUARD)
-		os_protect((void *)page, os_facts.page_size, false);
+		os_forbid_writes((void *)page, os_facts.page_size);
 }
 
 void pagemap_guard(void) {
@@ -43,7 +44,7 @@ void pagemap_guard(void) {
 	guard(hak_far.guard);
 }
 
-/* A page in front and `guard` behind are inaccessible. */
+/* A page in front is inaccessible, and `guard` behind is as for the tables. */
 static struct pagemap_leaf *map_leaf(void) {
 	size_t page = os_facts.page_size;
 	char *p = os_map(NULL, align_up(page + sizeof(struct pagemap_leaf), page));

@@ -78,7 +78,7 @@ extern HAK_HIDDEN struct pagemap_leaf hak_near;
    before any tag is. */
 extern HAK_HIDDEN uintptr_t hak_near_base;
 
-/* Makes a page behind either table inaccessible; in front of them lie our own data and, before those, what nobody
+/* Forbids writing to a page behind either table; in front of them lie our own data and, before those, what nobody
    can write. Leaves that are mapped have guards from the start. */
 void pagemap_guard(void);
 

@@ -5,6 +5,7 @@
  */
 #include "cases.h"
 
+#include <link.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -286,9 +287,34 @@ static void null_and_empty(void)
 	}
 }
 
+static int read_data(struct dl_phdr_info *info, size_t size, void *sum)
+{
+	for (size_t i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+		const volatile char *start = (const char *)info->dlpi_addr + segment->p_vaddr;
+
+		if (segment->p_type == PT_LOAD && segment->p_flags & PF_W && segment->p_flags & PF_R)
+			for (size_t at = 0; at < segment->p_memsz; at += 512)
+				*(unsigned *)sum += (unsigned char)start[at];
+	}
+	return 0;
+}
+
+/* As garbage collectors and leak checkers do: the data of every library, while the heap is large. */
+static void data_are_read(void)
+{
+	unsigned sum = 0;
+
+	for (size_t i = 0; i < 100000; i++)
+		CHECK(malloc(100));
+	dl_iterate_phdr(read_data, &sum);
+	CHECK(sum != 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
+		{"data_of_libraries_are_read", data_are_read},
 		{"blocks_never_written_pass", never_written},
 		{"blocks_of_random_contents_pass", random_contents},
 		{"blocks_holding_near_addresses_pass", near_addresses},

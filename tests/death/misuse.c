@@ -25,7 +25,7 @@ static const struct {
 };
 
 static const struct misuse *const groups[] = {twice_cases, entry_cases, pointer_cases,
-	mosaic_cases, hardened_cases};
+	mosaic_cases, link_cases, hardened_cases};
 
 void expect(const char *format, ...)
 {

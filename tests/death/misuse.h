@@ -24,7 +24,7 @@ enum { GUARDED = 9 }; /* it must be caught with HAKMEM_GUARD_RATE=1, at any leve
 
 /* Each ends with a nameless entry. */
 extern const struct misuse twice_cases[], entry_cases[], pointer_cases[], mosaic_cases[],
-	hardened_cases[];
+	link_cases[], hardened_cases[];
 
 /* Announces an acceptable message: what stands between "hakmem: " and " in misuse[123]". `*` stands
    for anything. The first announcement also names the process that is going to die. */

@@ -233,6 +233,24 @@ static void mapped_no_access(size_t size)
 	invalid(p);
 }
 
+static void mapped_no_access_inside(size_t size)
+{
+	char *p = map(1 << 20);
+
+	CHECK(mprotect(p, 1 << 20, PROT_NONE) == 0);
+	invalid(p + 4096);
+}
+
+/* What libc would take for the block's size leads to memory that nobody may touch. */
+static void mapped_before_no_access(size_t size)
+{
+	char *p = map(1 << 20);
+
+	CHECK(mprotect(p + (1 << 19), 1 << 19, PROT_NONE) == 0);
+	*(size_t *)(void *)(p + 8) = (1 << 19) + 1;
+	invalid(p + 16);
+}
+
 static void unmapped(size_t size)
 {
 	void *p = map(1 << 20);
@@ -287,6 +305,8 @@ const struct misuse pointer_cases[] = {
 	{"mapped_pointer_freed", SIZE_NONE, mapped},
 	{"mapped_interior_pointer_freed", SIZE_NONE, mapped_inside},
 	{"mapped_inaccessible_pointer_freed", SIZE_NONE, mapped_no_access},
+	{"mapped_inaccessible_interior_pointer_freed", SIZE_NONE, mapped_no_access_inside},
+	{"mapped_pointer_before_inaccessible_page_freed", SIZE_NONE, mapped_before_no_access},
 	{"unmapped_pointer_freed", SIZE_NONE, unmapped},
 	{"break_area_pointer_freed", SIZE_NONE, break_area},
 	{NULL, 0, NULL},

@@ -246,6 +246,18 @@ static void free_here(uintptr_t block)
 	bin_push(b, block);
 }
 
+/* In a static program the heap lies far from every slab. */
+static void block_freed_into_emptied_bin_looks_free(void **state)
+{
+	take(0, 1);
+	heap_make_room(heap, SC);
+	free_here(blocks[0]);
+	assert_true(block_looks_free(blocks[0], bins[SC].head));
+	assert_true(block_looks_free(blocks[0], slab_end(fixture_slab_of(blocks[0]))));
+	assert_int_equal(bin_pop(&bins[SC]), blocks[0]);
+	push_home(0, 1);
+}
+
 static void full_bin_becomes_spare_and_comes_back(void **state)
 {
 	unsigned capacity = heap->classes[SC].capacity;
@@ -295,7 +307,7 @@ static void full_bin_with_spare_sends_older_blocks_home(void **state)
 
 	take(0, all);
 	heap_send_home(heap, bins[SC].head);
-	bins[SC].head = 0;
+	bins[SC].head = heap_bin_end();
 	bins[SC].room = (int32_t)capacity;
 	for (unsigned i = 0; i < all; i++)
 		order[i] = i;
@@ -379,6 +391,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(refill_first_makes_slab_and_carves, start, end),
 		cmocka_unit_test_setup_teardown(refill_any_class_blocks_apart, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_dirty_memory_clears_link, start, end),
+		cmocka_unit_test_setup_teardown(block_freed_into_emptied_bin_looks_free, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_own_list_takes_it_whole, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_ready_slab, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_inbox, start, end),

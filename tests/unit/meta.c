@@ -20,8 +20,46 @@ static size_t size_of(unsigned i)
 	return 1 + i * 7 % 900;
 }
 
+/* What /proc/self/maps says of the page: 'n' nobody may touch it, 'w' we may write it,
+   'r' otherwise mapped, '-' nothing is there. */
+static char access_of(const void *addr)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512], mode[5] = "", found = '-';
+	uintptr_t start, end;
+
+	assert_non_null(maps);
+	while (found == '-' && fgets(line, sizeof line, maps))
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &start, &end, mode) == 3 &&
+		    (uintptr_t)addr >= start && (uintptr_t)addr < end)
+			found = mode[1] == 'w' ? 'w' : mode[0] == 'r' ? 'r' : 'n';
+	fclose(maps);
+	return found;
+}
+
 /* First in the program: nothing is mapped yet. */
-static void donated_stretch_is_used_first(void **state)
+static void small_process_stays_in_the_librarys_data(void **state)
+{
+	size_t used = 0, size = 4 * os_facts.page_size;
+	char *stretch = os_map(NULL, size);
+
+	meta_donate(stretch, size);
+	for (; used + 4096 <= META_FIRST_BYTES; used += 4096) {
+		char *p = meta_alloc(4096);
+		assert_ptr_equal(p, hak_meta_first.bytes + used);
+		assert_true(bytes_are(p, 4096, 0) && meta_has((uintptr_t)p + 4095));
+		memset(p, 1, 4096);
+	}
+	assert_int_equal(access_of(stretch), 'w'); /* no call was made for it */
+	assert_true(bytes_are(hak_meta_first.gap, sizeof hak_meta_first.gap, 0));
+	char *p = meta_alloc(1);
+	assert_ptr_equal(p, stretch + os_facts.page_size);
+	assert_int_equal(access_of(stretch), 'n');
+	assert_int_equal(access_of(stretch + size - 1), 'n');
+	assert_non_null(meta_alloc(size - 2 * os_facts.page_size - HAK_CACHE_LINE));
+}
+
+static void donated_stretch_is_used_next(void **state)
 {
 	size_t size = 16 * os_facts.page_size;
 	char *stretch = os_map(NULL, size), *less = os_map(NULL, os_facts.page_size);
@@ -81,23 +119,6 @@ static void alloc_by_threads_disjoint(void **state)
 			assert_true(bytes_are(blocks[t][i], size_of(i), (unsigned char)(1 + t)));
 }
 
-/* What /proc/self/maps says of the page: 'n' nobody may touch it, 'w' we may write it, 'r' otherwise mapped,
-   '-' nothing is there. */
-static char access_of(const void *addr)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	char line[512], mode[5] = "", found = '-';
-	uintptr_t start, end;
-
-	assert_non_null(maps);
-	while (found == '-' && fgets(line, sizeof line, maps))
-		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &start, &end, mode) == 3 &&
-		    (uintptr_t)addr >= start && (uintptr_t)addr < end)
-			found = mode[1] == 'w' ? 'w' : mode[0] == 'r' ? 'r' : 'n';
-	fclose(maps);
-	return found;
-}
-
 static void assert_guarded(const char *inside)
 {
 	size_t page = os_facts.page_size;
@@ -132,12 +153,12 @@ static void metadata_lies_between_inaccessible_pages(void **state)
 static bool has_guard_within(const char *from, size_t size)
 {
 	for (size_t off = 0; off < size; off += os_facts.page_size)
-		if (access_of(from + off) == 'n')
+		if (access_of(from + off) == 'r')
 			return true;
 	return false;
 }
 
-static void page_map_has_inaccessible_pages_behind_it(void **state)
+static void page_map_has_read_only_pages_behind_it(void **state)
 {
 	uintptr_t far = (uintptr_t)1 << 40, i;
 
@@ -153,12 +174,13 @@ static void page_map_has_inaccessible_pages_behind_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(donated_stretch_is_used_first),
+		cmocka_unit_test(small_process_stays_in_the_librarys_data),
+		cmocka_unit_test(donated_stretch_is_used_next),
 		cmocka_unit_test(alloc_any_size_zero_aligned_disjoint),
 		cmocka_unit_test(alloc_more_than_is_mapped_at_a_time_served),
 		cmocka_unit_test(alloc_by_threads_disjoint),
 		cmocka_unit_test(metadata_lies_between_inaccessible_pages),
-		cmocka_unit_test(page_map_has_inaccessible_pages_behind_it),
+		cmocka_unit_test(page_map_has_read_only_pages_behind_it),
 	};
 
 	return UNIT_RUN(tests);

@@ -2,9 +2,13 @@
 /*
  * Call stacks: where an allocation came from, for reports. Taken by following frame pointers, which costs a
  * few loads and needs no tables, locks or memory; programs built without them show the call site alone.
+ *
+ * A frame pointer of such a program may be any number, and a coroutine's or a signal handler's stack ends
+ * where we are not told. So what is followed must lead up by less than a frame's length, and whether a page
+ * can be read is asked of the system, once (os_is_readable); that the thread's stack goes on there is not.
  */
-#ifndef HAK_BASE_TRACE_H
-#define HAK_BASE_TRACE_H
+#ifndef HAK_OS_TRACE_H
+#define HAK_OS_TRACE_H
 
 #include "base/report.h"
 
@@ -12,11 +16,14 @@ enum { TRACE_FRAMES = 12 };
 
 struct trace {
 	uint32_t count;
-	const void *pc[TRACE_FRAMES]; /* return addresses, innermost first */
+	uintptr_t pc[TRACE_FRAMES]; /* return addresses, innermost first */
 };
 
 /* The stack of the calling thread. `caller`: the return address into the program, NULL: not known. */
 void trace_capture(struct trace *s, const void *caller);
+
+/* Likewise, into the `most` first of `pc`. Returns how many there are. */
+unsigned trace_walk(uintptr_t *pc, unsigned most, const void *caller);
 
 /* A line per frame: address, and object and offset where they can be told. */
 void trace_write(const struct trace *s);

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/trace.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "os/os.h"
+
+/* A static program need not have it. */
+#pragma weak dladdr
+
+/* The top of the first thread's stack, by the loader. */
+extern void *__libc_stack_end __attribute__((weak));
+
+enum {
+	FRAME_BYTES_MOST = 256 * 1024, /* a longer frame is taken for a wrong turn */
+	STACK_BYTES_MOST = 64 * 1024 * 1024,
+	OWN_FRAMES_MOST = 32,          /* between the walk and the program */
+	CODE_LEAST = 4096,             /* no code lies below */
+};
+
+/* What a frame pointer points to. */
+struct frame {
+	uintptr_t up;   /* the caller's frame */
+	uintptr_t back; /* the return address */
+};
+
+/* Memory that can be read, by pages. */
+struct extent {
+	uintptr_t begin, end;
+};
+
+static HAK_TLS char above_threads_stack; /* libc puts a thread's TLS on top of its stack */
+
+/* No frame of the stack that `sp` is in lies beyond, as far as known. */
+static uintptr_t stack_bound(uintptr_t sp) {
+	uintptr_t tls = (uintptr_t)&above_threads_stack;
+	if (tls > sp && tls - sp < STACK_BYTES_MOST)
+		return tls;
+	uintptr_t first = &__libc_stack_end != NULL ? (uintptr_t)__libc_stack_end : 0;
+	return first > sp && first - sp < STACK_BYTES_MOST ? first : UINTPTR_MAX;
+}
+
+static bool is_readable(struct extent *known, uintptr_t word) {
+	uintptr_t page = align_down(word, os_facts.page_size);
+	if (page >= known->begin && page < known->end)
+		return true;
+	if (!os_is_readable((const void *)word))
+		return false;
+	if (page != known->end)
+		known->begin = page;
+	known->end = page + os_facts.page_size;
+	return true;
+}
+
+static bool leads_up(uintptr_t from, uintptr_t to, struct extent *known, uintptr_t bound) {
+	return to > from && to - from < FRAME_BYTES_MOST && to % sizeof(uintptr_t) == 0 &&
+		to < bound && bound - to >= sizeof(struct frame) &&
+		is_readable(known, to) && is_readable(known, to + offsetof(struct frame, back));
+}
+
+/* Our own code need not keep frame pointers: then the first frame found is the one that `caller` is in. Else
+   those before it are our own. */
+HAK_NOINLINE unsigned trace_walk(uintptr_t *pc, unsigned most, const void *caller) {
+	const struct frame *f = __builtin_frame_address(0);
+	uintptr_t bound = stack_bound((uintptr_t)f), page = align_down((uintptr_t)f, os_facts.page_size);
+	struct extent known = { page, page + os_facts.page_size };
+	bool met = caller == NULL;
+	unsigned n = 0;
+	if (!met && most != 0)
+		pc[n++] = (uintptr_t)caller;
+	for (unsigned steps = 0; steps < most + OWN_FRAMES_MOST; steps++) {
+		if (!leads_up((uintptr_t)f, f->up, &known, bound))
+			break;
+		f = (const struct frame *)f->up;
+		if (f->back < CODE_LEAST)
+			break;
+		if (!met && f->back == (uintptr_t)caller) {
+			met = true;
+			n = 0;
+		}
+		if (n < most)
+			pc[n++] = f->back;
+	}
+	return n;
+}
+
+void trace_capture(struct trace *s, const void *caller) {
+	s->count = trace_walk(s->pc, TRACE_FRAMES, caller);
+}
+
+void trace_write(const struct trace *s) {
+	for (uint32_t i = 0; i < s->count; i++) {
+		const void *pc = (const void *)s->pc[i];
+		struct line l;
+		Dl_info info;
+		line_begin(&l);
+		line_str(&l, "  #");
+		line_dec(&l, i);
+		line_str(&l, " ");
+		line_ptr(&l, pc);
+		if (dladdr != NULL && dladdr(pc, &info) != 0 && info.dli_fname != NULL) {
+			line_str(&l, " ");
+			line_text(&l, info.dli_fname, strlen(info.dli_fname));
+			line_str(&l, "+");
+			line_ptr(&l, (const void *)(s->pc[i] - (uintptr_t)info.dli_fbase));
+		}
+		line_write_plain(&l);
+	}
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writes to freed blocks that hit the links of free lists. What is even decodes to the end of a list that it
+ * is not, and is told when the list comes to it; hardened, it is told from the block.
+ */
+#include "misuse.h"
+
+#include "cases.h"
+
+#include <malloc.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNT = 100, MORE = 20000 };
+
+static char *blocks[COUNT];
+
+static void *free_all(void *unused)
+{
+	for (size_t i = 0; i < COUNT; i++)
+		free(blocks[i]);
+	return NULL;
+}
+
+static void announce(void)
+{
+	expect("write after free to a *-byte block");
+	expect("write after free to a block");
+	expect("write after free to * (*-byte block)");
+	expect("write before * (*-byte block)"); /* hardened, the word in front of the next one is checked, too */
+}
+
+static void take_many(size_t size)
+{
+	for (size_t i = 0; i < MORE; i++)
+		*(volatile char *)take(size) = 1;
+	malloc_trim(0);
+}
+
+/* Past the first blocks of a process, which have no links. */
+static void take_all(size_t size)
+{
+	for (size_t i = 0; i < 1000; i++)
+		opaque(take(size));
+	for (size_t i = 0; i < COUNT; i++)
+		blocks[i] = take(size);
+	announce();
+}
+
+static void write_all(uintptr_t value)
+{
+	for (size_t i = COUNT / 4; i < COUNT; i++)
+		*(volatile uintptr_t *)opaque(blocks[i]) = value;
+}
+
+static void written(size_t size, uintptr_t value)
+{
+	take_all(size);
+	free_all(NULL);
+	write_all(value);
+	take_many(size);
+}
+
+/* In quarantine it is zero already, and there are no links. */
+static void skip_hardened(void)
+{
+	const char *level = getenv("HAKMEM_SECURE");
+
+	if (level && atoi(level) >= 2)
+		case_skip();
+}
+
+static void zero(size_t size)
+{
+	skip_hardened();
+	written(size, 0);
+}
+
+static void number(size_t size)
+{
+	written(size, 42);
+}
+
+static void text(size_t size)
+{
+	uintptr_t letters;
+
+	memcpy(&letters, "Benjamin", sizeof letters);
+	written(size, letters & ~(uintptr_t)1);
+}
+
+static void stack_pointer(size_t size)
+{
+	_Alignas(16) char buffer[16];
+
+	written(size, (uintptr_t)opaque(buffer));
+}
+
+static void heap_pointer(size_t size)
+{
+	written(size, (uintptr_t)take(size));
+}
+
+/* What a string of the block before does that is too long by its end. */
+static void low_byte_zero(size_t size)
+{
+	skip_hardened();
+	take_all(size);
+	free_all(NULL);
+	for (size_t i = COUNT / 4; i < COUNT; i++)
+		*(volatile char *)opaque(blocks[i]) = 0;
+	take_many(size);
+}
+
+static void trimmed(size_t size)
+{
+	skip_hardened();
+	take_all(size);
+	free_all(NULL);
+	write_all(0);
+	malloc_trim(0);
+}
+
+static void in_other_threads_bin(size_t size)
+{
+	take_all(size);
+	in_thread(free_all, NULL);
+	write_all(0);
+	take_many(size);
+}
+
+enum { SMALL = SIZE_SMALL | SIZE_MEDIUM };
+
+const struct misuse link_cases[] = {
+	{"link_of_freed_block_cleared", SMALL, zero},
+	{"link_of_freed_block_counted", SMALL, number},
+	{"link_of_freed_block_overwritten_by_text", SMALL, text},
+	{"link_of_freed_block_pointed_to_stack", SMALL, stack_pointer},
+	{"link_of_freed_block_pointed_to_block", SMALL, heap_pointer},
+	{"link_of_freed_block_ended_by_string", SMALL, low_byte_zero},
+	{"link_of_freed_block_cleared_before_trim", SMALL, trimmed},
+	{"link_of_block_freed_by_thread_cleared", SMALL, in_other_threads_bin},
+	{NULL, 0, NULL},
+};
