@@ -35,7 +35,9 @@ unmount() {
 	done
 }
 finish() {
+	finish_status=$?
 	trap - EXIT
+	[ "$finish_status" -lt 2 ] || [ "$failed" -gt 0 ] || fail 'the test itself broke off'
 	unmount
 	[ -n "$keep" ] || rm -rf --one-file-system "$work"
 	say 'the end'
