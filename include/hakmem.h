@@ -32,6 +32,12 @@
 #else
 #define HAK_ATTR(...)
 #endif
+/* The pointer is looked at, what it points to is not, and need not be initialised. */
+#if defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__)
+#define HAK_ATTR_UNREAD HAK_ATTR(access(none, 1))
+#else
+#define HAK_ATTR_UNREAD
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -100,6 +106,7 @@ void hak_free_aligned_size(void *ptr, size_t alignment, size_t size) HAK_NOEXCEP
 /* ---- What malloc cannot express ---- */
 
 /* Bytes the program may use in the block `ptr`, at least what it asked for. NULL gives 0. */
+HAK_ATTR_UNREAD
 size_t hak_usable_size(const void *ptr) HAK_NOEXCEPT;
 
 /* The usable size that hak_malloc(`size`) would give: the next size class or page multiple. A size
@@ -124,6 +131,7 @@ void *hak_expand(void *ptr, size_t size) HAK_NOEXCEPT;
 
 /* 1 if `ptr` lies in memory that HAKMEM handed out or keeps for handing out, else 0; any pointer
    may be asked about. Async-signal-safe. */
+HAK_ATTR_UNREAD
 int hak_owns(const void *ptr) HAK_NOEXCEPT;
 
 /* Gives memory that no live block needs back to the system now, keeping up to `keep` bytes of it.

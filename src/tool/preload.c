@@ -109,6 +109,8 @@ static int enable(const struct options *o, struct preload_file *f) {
 	struct bytes text;
 	if (is_damaged(f))
 		return TOOL_FAILED;
+	if (!o->no_test && !preload_check_library(f->root, o->library))
+		return TOOL_FAILED;
 	if (!preload_append(f->text, o->library, &text))
 		return out_of_memory();
 	if (f->exists && preload_find_ours(f->text, &word) && word.len == strlen(o->library) &&
@@ -121,8 +123,6 @@ static int enable(const struct options *o, struct preload_file *f) {
 			(int)word.len, word.at);
 		return TOOL_FAILED;
 	}
-	if (!o->no_test && !preload_check_library(f->root, o->library))
-		return TOOL_FAILED;
 	int code = preload_file_may_replace(f);
 	return code != TOOL_OK ? code : write_and_try(o, f, text);
 }

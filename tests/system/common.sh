@@ -35,7 +35,9 @@ unmount() {
 	done
 }
 finish() {
+	finish_status=$?
 	trap - EXIT
+	[ "$finish_status" -lt 2 ] || [ "$failed" -gt 0 ] || fail 'the test itself broke off'
 	unmount
 	[ -n "$keep" ] || rm -rf --one-file-system "$work"
 	say 'the end'
@@ -82,7 +84,9 @@ unpack_base() {
 	mkdir -p "$root"
 	tar -x -f "$base" -C "$root" || return 1
 	mount -t proc proc "$root/proc" && mount --bind /sys "$root/sys" && mount --bind /dev "$root/dev" &&
-		mkdir -p "$root/dev/shm" && mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts" || return 1
+		mount --make-private "$root/dev" && # else what is mounted in it comes up in the host's, too
+		mkdir -p "$root/dev/shm" && mount -t tmpfs -o mode=1777 shm "$root/dev/shm" &&
+		mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts" || return 1
 	printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 	chmod +x "$root/usr/sbin/policy-rc.d"
 	cp /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null
