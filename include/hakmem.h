@@ -33,7 +33,7 @@
 #define HAK_ATTR(...)
 #endif
 /* The pointer is looked at, what it points to is not, and need not be initialised. */
-#if defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__)
+#if defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__) && !defined(HAKMEM_ITSELF)
 #define HAK_ATTR_UNREAD HAK_ATTR(access(none, 1))
 #else
 #define HAK_ATTR_UNREAD
