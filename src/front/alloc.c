@@ -34,9 +34,10 @@ static void *alloc_first(struct heap *h, unsigned sc, size_t align) {
 
 static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	bool is_zero = false;
-	void *p = bin_pop(&h->bins[sc]);
+	uintptr_t head = h->bins[sc].head; /* once: a signal handler may come in between, and may free */
+	void *p = bin_take(&h->bins[sc], head);
 	if (p == NULL) {
-		misuse_check_end(sc, h->bins[sc].head);
+		misuse_check_end(sc, head);
 		p = alloc_first(h, sc, align);
 		if (p != NULL)
 			return p;

@@ -63,9 +63,9 @@ static void route_lost(struct slab *s, void *arg) {
 
 /* A locked heap was in use by a thread that is gone: its free blocks are lost, not the others. */
 void heap_forget_free(struct heap *h) {
-	memset(h->bins + 1, 0, (SC_COUNT - 1) * sizeof *h->bins);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
 		struct heap_class *hc = &h->classes[sc];
+		heap_empty_bin(h, sc);
 		hc->current = NULL;
 		hc->ready.first = NULL;
 		hc->spare_count = 0;
@@ -92,11 +92,11 @@ void heap_forsake(struct heap *h) {
 	/* The thread's bins serve its next heap; what the interrupted call still puts there is the child's as
 	   well. */
 	static struct bin bins[SC_COUNT];
+	h->bins = bins;
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
-		bins[sc] = (struct bin){ .room = h->classes[sc].capacity };
+		heap_empty_bin(h, sc);
 		h->classes[sc].spare_count = 0;
 	}
-	h->bins = bins;
 	h->forsaken = true;
 }
 

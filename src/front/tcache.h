@@ -56,16 +56,20 @@ HAK_INLINE bool block_looks_free(uintptr_t block, uintptr_t head) {
 	return (block_link(block) ^ head) >> LINK_WINDOW_SHIFT == 0;
 }
 
-/* The next block of a bin, or NULL. Clears the link: it must not be taken for one when the block
-   comes back, nor leak the key. */
-HAK_INLINE void *bin_pop(struct bin *b) {
-	uintptr_t block = link_decode(b->head);
+/* The next block of a bin whose head is `head`, or NULL. Clears the link: it must not be taken for one
+   when the block comes back, nor leak the key. */
+HAK_INLINE void *bin_take(struct bin *b, uintptr_t head) {
+	uintptr_t block = link_decode(head);
 	if (HAK_UNLIKELY(link_is_end(block)))
 		return NULL;
 	b->room++;
 	b->head = block_link(block);
 	block_set_link(block, 0);
 	return (void *)block;
+}
+
+HAK_INLINE void *bin_pop(struct bin *b) {
+	return bin_take(b, b->head);
 }
 
 HAK_INLINE void bin_push(struct bin *b, uintptr_t block) {

@@ -3,7 +3,7 @@
  *
  * Models: list_push, list_remove (src/base/list.h), store by store in the order of the source, for
  * the lists that outlive their holder in a fork child: the slabs of a locked heap (`all`, mended by
- * heap_forget_free in src/front/heap.c) and its large blocks (`larges`, src/front/locked_heap.c).
+ * heap_forget_free in src/front/heap_fork.c) and its large blocks (`larges`, src/front/locked_heap.c).
  * Lists of one lock that the repair empties and makes anew (pool, free descriptors, SuperSlabs) do
  * not need this.
  *

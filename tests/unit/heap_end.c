@@ -3,6 +3,7 @@
 #include "base/settings.h"
 #include "common.h"
 #include "fixture.h"
+#include "front/alloc.h"
 #include "front/heap.h"
 #include "os/lock.h"
 #include "slab/pool.h"
@@ -265,6 +266,35 @@ static void fork_amid_end_of_thread_is_repaired(void **state)
 	heap_retire(mine);
 }
 
+/* The child goes on with what is left of a heap that was in use, and nobody is accused of its empty
+   bins. */
+static void go_on_after(void (*leave)(struct heap *), bool locked)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		struct heap *h = acquire(bins, locked);
+
+		take(h);
+		leave(h);
+		heap_flush(h);
+		_exit(alloc_block(h, 1000, ALLOC_ALIGN, false) == NULL);
+	}
+	assert_true(child > 0 && waitpid(child, &status, 0) == child);
+	assert_int_equal(status, 0);
+}
+
+static void forsaken_heap_goes_on(void **state)
+{
+	go_on_after(heap_forsake, false);
+}
+
+static void heap_without_its_free_blocks_goes_on(void **state)
+{
+	go_on_after(heap_forget_free, true);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -280,6 +310,8 @@ int main(void)
 		cmocka_unit_test_setup(repair_after_fork_busy_heap_is_given_up, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_routes_lost_slab, start_empty),
 		cmocka_unit_test_setup(fork_amid_end_of_thread_is_repaired, start_empty),
+		cmocka_unit_test_setup(forsaken_heap_goes_on, start_empty),
+		cmocka_unit_test_setup(heap_without_its_free_blocks_goes_on, start_empty),
 	};
 
 	return UNIT_RUN(tests);
