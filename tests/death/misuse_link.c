@@ -38,13 +38,16 @@ static void take_many(size_t size)
 	malloc_trim(0);
 }
 
-/* Past the first blocks of a process, which have no links. */
+/* Past the first blocks of a process, which have no links. Between the blocks lie others that stay, so that
+   what is written to is still mapped when they are free. */
 static void take_all(size_t size)
 {
 	for (size_t i = 0; i < 1000; i++)
 		opaque(take(size));
-	for (size_t i = 0; i < COUNT; i++)
+	for (size_t i = 0; i < COUNT; i++) {
 		blocks[i] = take(size);
+		opaque(take(size));
+	}
 	announce();
 }
 
