@@ -261,20 +261,6 @@ static void handlers_of_the_program_are_called(void)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
-/* A signal that somebody sends is none of the allocator's faults. */
-static void sent_signal_kills(void)
-{
-	int status;
-	pid_t child = fork();
-
-	if (child == 0) {
-		kill(getpid(), SIGSEGV);
-		_exit(0);
-	}
-	CHECK(waitpid(child, &status, 0) == child);
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
-}
-
 /* ---- what frees say of sizes ---- */
 
 static void *lookup(const char *name)
@@ -433,7 +419,6 @@ static void walk_finds_live_blocks_alone(void)
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
-		{"sent_signal_kills", sent_signal_kills},
 		{"resized_blocks_have_their_new_size", resized_blocks_have_their_new_size},
 		{"expanded_blocks_have_their_new_size", expanded_blocks_have_their_new_size},
 		{"blocks_of_heaps_have_their_new_size", blocks_of_heaps_have_their_new_size},
