@@ -118,7 +118,7 @@ void heap_collect_mosaic(struct heap *h, struct slab *s) {
 		mosaic_put(s, at);
 		COUNT(h->count.drained);
 	}
-	misuse_check_end(0, link_encode(at));
+	misuse_check_end(0, at);
 	mosaic_gained_holes(h, s);
 }
 
@@ -194,7 +194,7 @@ void heap_send_home(struct heap *h, uintptr_t link) {
 		heap_put_in_mosaic(h, s, block);
 		block = next;
 	}
-	misuse_check_end(0, link_encode(block));
+	misuse_check_end(0, block);
 }
 
 void heap_drain_inbox(struct heap *h) {

@@ -32,11 +32,10 @@ HAK_INLINE bool misuse_check_block(enum misuse_op op, const struct slab *s, uint
 /* misuse_check_end when it is none. */
 HAK_COLD bool misuse_end(unsigned sc);
 
-/* `link` is what a list of free blocks of class `sc` (0: any) came to: is that an end, or did the program
-   write to a block after it had freed it? Ends lie at granules (slab_end, heap_bin_end), and what a program
+/* `end` is what a list of free blocks of class `sc` (0: any) came to: is it an end, or did the program write
+   to a block after it had freed it? Ends lie at granules (slab_end, heap_bin_end), and what a program
    writes decodes to one with odds of 2^-32. */
-HAK_INLINE bool misuse_check_end(unsigned sc, uintptr_t link) {
-	uintptr_t end = link_decode(link);
+HAK_INLINE bool misuse_check_end(unsigned sc, uintptr_t end) {
 	if (HAK_UNLIKELY(end % GRANULE != 1 || end >> 48 != 0))
 		return misuse_end(sc);
 	return true;
