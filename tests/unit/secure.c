@@ -339,7 +339,8 @@ static void placement_differs_between_slabs(void **state)
 	}
 	for (unsigned i = 0; i < BLOCKS; i++)
 		same += offset[0][i] == offset[1][i];
-	assert_true(same < BLOCKS / 4);
+	/* Eight blocks are shuffled at a time: an eighth is the same by chance, a half in one run of 10^9. */
+	assert_true(same < BLOCKS / 2);
 	for (unsigned i = 0; i < 2 * BLOCKS; i++)
 		assert_true(give(blocks[i], 1));
 }
