@@ -119,7 +119,7 @@ static void read_file(struct reading *r, struct os_file file) {
 }
 
 static void read_environment(struct reading *r, char *const *env) {
-	static const char prefix[] = "HAKMEM_";
+	HAK_EVERYDAY_CONST static const char prefix[] = "HAKMEM_";
 	for (; *env != NULL; env++) {
 		if (strncmp(*env, prefix, sizeof prefix - 1) != 0)
 			continue;
@@ -134,7 +134,7 @@ static void read_environment(struct reading *r, char *const *env) {
 }
 
 /* Fills in, after the fact, what the profile says and its own source or a later one does not. */
-static void apply_profile(struct reading *r) {
+HAK_EVERYDAY static void apply_profile(struct reading *r) {
 	if (hak_settings.profile == 0)
 		return; /* it says nothing */
 	bool by_env = (r->env & bit_of(CONF_profile)) != 0;
@@ -152,7 +152,7 @@ static void apply_profile(struct reading *r) {
 	hak_settings = wanted;
 }
 
-static void read_all(struct reading *r, struct os_file file, char *const *env) {
+HAK_EVERYDAY static void read_all(struct reading *r, struct os_file file, char *const *env) {
 	read_file(r, file);
 	if (env != NULL && !os_facts.secure)
 		read_environment(r, env);
@@ -173,7 +173,7 @@ static void ask_for_limit(bool say) {
 	line_write(&l);
 }
 
-void conf_load_from(const char *path, char *const *env) {
+HAK_EVERYDAY void conf_load_from(const char *path, char *const *env) {
 	struct settings defaults = hak_settings;
 	struct os_file file = os_file_open(path);
 	struct reading r = { .path = path };
@@ -191,6 +191,7 @@ void conf_load_from(const char *path, char *const *env) {
 		ask_for_limit(hak_settings.verbose);
 }
 
-void conf_load(char *const *env) {
-	conf_load_from("/etc/hakmem.conf", env);
+HAK_EVERYDAY void conf_load(char *const *env) {
+	HAK_EVERYDAY_CONST static const char path[] = "/etc/hakmem.conf";
+	conf_load_from(path, env);
 }

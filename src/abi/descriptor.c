@@ -69,7 +69,7 @@ static void set_root(enum descriptor_root root, const void *address) {
 	hak_descriptor_roots[root] = (uintptr_t)address;
 }
 
-void descriptor_init(void) {
+HAK_EVERYDAY void descriptor_init(void) {
 	set_root(ROOT_SLABS, slab_chunks());
 	set_root(ROOT_LARGES, large_chunks());
 	set_root(ROOT_SUPERSLABS, superslab_all());

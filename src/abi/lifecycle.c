@@ -31,6 +31,11 @@
    those itself. */
 int __cxa_thread_atexit_impl(void (*dtor)(void *), void *arg, void *dso);
 extern void *__dso_handle __attribute__((visibility("hidden")));
+#ifdef __GLIBC__
+/* What pthread_atfork calls, which would be linked into the library, behind what few processes run. */
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
+#define pthread_atfork(prepare, parent, child) __register_atfork(prepare, parent, child, &__dso_handle)
+#endif
 
 static struct {
 	struct lock lock;         /* guards the making of what follows */

@@ -30,11 +30,11 @@ ABI HAK_HOT void free(void *ptr) {
 	entry_release(ptr);
 }
 
-ABI void *calloc(size_t count, size_t size) {
+ABI HAK_EVERYDAY void *calloc(size_t count, size_t size) {
 	return entry_calloc(count, size);
 }
 
-ABI void *realloc(void *ptr, size_t size) {
+ABI HAK_EVERYDAY void *realloc(void *ptr, size_t size) {
 	return entry_realloc(ptr, size);
 }
 

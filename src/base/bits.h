@@ -40,6 +40,13 @@ HAK_INLINE uint32_t low_mask32(unsigned n) {
 	return (uint32_t)(0xffffffffu >> (32 - n));
 }
 
+/* Number of ones. __builtin_popcount would be a call of libgcc, whose code lies far from ours. */
+HAK_INLINE unsigned count_ones32(uint32_t x) {
+	x -= x >> 1 & 0x55555555;
+	x = (x & 0x33333333) + (x >> 2 & 0x33333333);
+	return ((x + (x >> 4)) & 0x0f0f0f0f) * 0x01010101 >> 24;
+}
+
 /* Number of ones below the lowest zero. */
 HAK_INLINE unsigned trailing_ones32(uint32_t mask) {
 	return mask == UINT32_MAX ? 32 : (unsigned)__builtin_ctz(~mask);

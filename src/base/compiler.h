@@ -23,6 +23,11 @@
 #define HAK_GUESS __attribute__((no_sanitize("thread")))
 /* Begins on a cache line: half a nanosecond of seven for malloc and free. */
 #define HAK_HOT __attribute__((hot, aligned(64)))
+/* What every process runs, in a file of what few run: it comes to lie beside the everyday files
+   (src/meson.build). */
+#define HAK_EVERYDAY __attribute__((section(".text.startup")))
+/* Constants that every process reads: beside that code, not amid the messages. */
+#define HAK_EVERYDAY_CONST __attribute__((section(".text.hot.const")))
 #define HAK_CACHE_LINE 64
 #define HAK_CACHE_ALIGNED __attribute__((aligned(HAK_CACHE_LINE)))
 

@@ -82,7 +82,7 @@ void background_poke(void) {
 		move(AWAKE, REFUSED);
 }
 
-void background_init(void) {
+HAK_EVERYDAY void background_init(void) {
 	if (hak_settings.background && hak_settings.purge_delay_ms > 0)
 		hak_purge_waits = background_poke;
 }
@@ -97,12 +97,12 @@ static bool try_for_a_while(struct lock *lock) {
 	return false;
 }
 
-static bool has_thread(void) {
+HAK_EVERYDAY static bool has_thread(void) {
 	uint32_t state = atomic_load_explicit(&background.state, memory_order_relaxed);
 	return state == AWAKE || state == ASLEEP;
 }
 
-void background_stop(void) {
+HAK_EVERYDAY void background_stop(void) {
 	if (!has_thread())
 		return;
 	atomic_store_explicit(&background.state, STOPPED, memory_order_relaxed);

@@ -55,11 +55,11 @@ void bigcache_reset(void) {
 	cache.generation++;
 }
 
-size_t bigcache_bytes(void) {
+HAK_EVERYDAY size_t bigcache_bytes(void) {
 	return __atomic_load_n(&cache.granules, __ATOMIC_RELAXED) * GRANULE;
 }
 
-const void *bigcache_granules_at(void) {
+HAK_EVERYDAY const void *bigcache_granules_at(void) {
 	return &cache.granules;
 }
 
@@ -268,7 +268,7 @@ static bool is_stale(const struct large *l) {
 }
 
 /* Not later: sandboxes forbid asking. */
-void bigcache_init(void) {
+HAK_EVERYDAY void bigcache_init(void) {
 	static const size_t most = 512 * HAK_MIB;
 	size_t memory = hak_settings.bigcache_max == BIGCACHE_AUTO ? os_memory() : 0;
 	if (hak_settings.limit != 0 && memory != 0)

@@ -24,7 +24,7 @@ static struct {
 	unsigned made; /* descriptors of the first chunk that were handed out at least once */
 } larges;
 
-struct large_chunk *const *large_chunks(void) {
+HAK_EVERYDAY struct large_chunk *const *large_chunks(void) {
 	return &larges.chunks;
 }
 
@@ -104,7 +104,7 @@ size_t large_good_size(size_t size) {
 	return size >> 47 != 0 ? 0 : align_up(size, page); /* no address space is larger */
 }
 
-struct large *large_of(uintptr_t addr) {
+HAK_EVERYDAY struct large *large_of(uintptr_t addr) {
 	struct pagemap_entry e = pagemap_lookup(addr);
 	if (e.tag != TAG_LARGE)
 		return NULL;

@@ -286,7 +286,7 @@ bool misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr) {
 	return true;
 }
 
-bool misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep) {
+HAK_EVERYDAY bool misuse_check_nursery(enum misuse_op op, uintptr_t addr, size_t *sizep) {
 	uintptr_t block;
 	unsigned sc;
 	enum nursery_state state = nursery_find(addr, &block, &sc);

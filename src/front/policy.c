@@ -28,7 +28,7 @@ static bool is_promoted(const struct policy *p, unsigned band) {
 }
 
 void policy_init(struct policy *p) {
-	static const uint8_t promoted[] = {
+	HAK_EVERYDAY_CONST static const uint8_t promoted[] = {
 		[POLICY_AUTO] = 1 << LAST_BAND, [POLICY_LEGACY] = 0, [POLICY_C5_7_ONLY] = UPPER_BANDS,
 		[POLICY_TINYPLUS_ALL] = ALL_BANDS,
 	};

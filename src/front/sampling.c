@@ -203,7 +203,7 @@ static void cut_bin(struct heap *h, unsigned sc, int32_t keep, int32_t count) {
 	put_before_spare(&h->classes[sc], link, count - keep);
 }
 
-void sampling_bin_filled(struct heap *h, unsigned sc) {
+HAK_EVERYDAY void sampling_bin_filled(struct heap *h, unsigned sc) {
 	struct sampling *s = h->sampling;
 	if (HAK_LIKELY(s == NULL))
 		return;

@@ -10,7 +10,7 @@
 
 enum { LEVEL_3_RATE = 1000 };
 
-void secure_init(void) {
+HAK_EVERYDAY void secure_init(void) {
 	if (hak_settings.secure != 0)
 		space_guard();
 	if (hak_settings.secure >= 3 && hak_settings.guard_rate == 0)

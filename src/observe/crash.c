@@ -214,7 +214,7 @@ static void handle(int number, siginfo_t *info, void *context) {
 		pass_on(number, info);
 }
 
-void crash_init(void) {
+HAK_EVERYDAY void crash_init(void) {
 	struct sigaction action;
 	if (!hak_settings.crash_report)
 		return;

@@ -54,7 +54,7 @@ static void install_handler(int number) {
 	sigaction(number, &action, NULL);
 }
 
-void profile_init(void) {
+HAK_EVERYDAY void profile_init(void) {
 	if (hak_settings.sample_signal != 0)
 		install_handler((int)hak_settings.sample_signal);
 	if (hak_settings.sample == 0 && hak_settings.sample_signal == 0)
@@ -78,7 +78,7 @@ void profile_begin(const void *caller) {
 	errno = saved;
 }
 
-void profile_end(void) {
+HAK_EVERYDAY void profile_end(void) {
 	if (hak_settings.sample == 0 || sample_mean() == 0)
 		return;
 	sample_stop();

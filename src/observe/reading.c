@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/bits.h"
+
 enum {
 	LIST_MOST = 1 << 20,  /* a longer list has become a ring under our eyes */
 	NUMBER_MOST = 1 << 12, /* of what there is an array of */
@@ -506,7 +508,7 @@ static void add_superslab(void *arg, const struct reading_superslab *s) {
 	struct hak_stats *st = arg;
 	st->superslabs++;
 	st->huge_superslabs += s->huge;
-	st->clean += (uint64_t)__builtin_popcount(s->free & s->zero);
+	st->clean += count_ones32(s->free & s->zero);
 }
 
 /* After add_superslab has counted clean granules. */

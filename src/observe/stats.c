@@ -22,7 +22,7 @@ static struct {
 	struct reading_room room;
 } work;
 
-void stats_init(const void *at) {
+HAK_EVERYDAY void stats_init(const void *at) {
 	descriptor = (uintptr_t)at;
 }
 

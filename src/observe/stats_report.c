@@ -114,7 +114,7 @@ static void on_signal(int number) {
 	errno = saved;
 }
 
-void stats_begin(void) {
+HAK_EVERYDAY void stats_begin(void) {
 	if (hak_settings.stats == STATS_OFF && hak_settings.stats_signal == 0)
 		return;
 	if (goes_to_stderr()) {

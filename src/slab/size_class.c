@@ -27,10 +27,10 @@
 #define ROW(class, below, bytes) \
 	[class] = { .size = bytes, .magic = MAGIC(bytes), .inverse = INVERSE(bytes), \
 	            .capacity = CAPACITY(bytes) },
-const struct size_class hak_size_classes[SC_COUNT] = { CLASS_LIST(ROW) };
+HAK_EVERYDAY_CONST const struct size_class hak_size_classes[SC_COUNT] = { CLASS_LIST(ROW) };
 
 #define CODES(class, below, bytes) [(below) / 16 + 1 ... (bytes) / 16] = (class) << SC_CODE_SHIFT,
-const uint16_t hak_class_codes[] = { CLASS_LIST(CODES) };
+HAK_EVERYDAY_CONST const uint16_t hak_class_codes[] = { CLASS_LIST(CODES) };
 
 unsigned sc_of_aligned(size_t size, size_t align) {
 	for (unsigned sc = sc_of(max_size(size, align)); sc < SC_COUNT; sc++)

@@ -65,7 +65,7 @@ static void dequeue(struct superslab *ss) {
 }
 
 void purge_forget(struct superslab *ss) {
-	space_count_dirty(-__builtin_popcount(dirty_mask(ss)));
+	space_count_dirty(-(ptrdiff_t)count_ones32(dirty_mask(ss)));
 	dequeue(ss);
 }
 
@@ -141,18 +141,18 @@ static bool purge_superslab(struct superslab *ss) {
 	dequeue(ss);
 	ss->free &= ~mask;
 	superslab_refile(ss);
-	int n = __builtin_popcount(mask);
+	int n = (int)count_ones32(mask);
 	space_count_dirty(-n);
 	hak_space.live += (size_t)n;
 	lock_release(space_lock());
 	size_t calls;
 	uint32_t clean = purge_granules(ss, mask, &calls);
-	log_purge(ss, (size_t)__builtin_popcount(clean) * GRANULE,
+	log_purge(ss, count_ones32(clean) * GRANULE,
 	          clean == mask ? " purged, bytes " : " refused in part, purged bytes ");
 	space_acquire();
 	ss->purged_ms = purge.now_ms;
 	hak_space.purges += calls;
-	hak_space.purged += (size_t)__builtin_popcount(clean);
+	hak_space.purged += count_ones32(clean);
 	superslab_put(ss, mask, mask & ~clean);
 	if (clean == mask)
 		return true;
@@ -278,7 +278,7 @@ bool purge_is_discreet(void) {
 	return space_superslabs() * SUPERSLAB + space_big() * GRANULE <= PURGE_HEAP;
 }
 
-bool purge_pending(void) {
+HAK_EVERYDAY bool purge_pending(void) {
 	/* Relaxed: a hint. */
 	return __atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED) > 0;
 }

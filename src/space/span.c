@@ -120,7 +120,7 @@ bool span_extend(struct span *span, size_t granules, bool *zerop) {
 	bool ok = (ss->free & mask) == mask;
 	if (ok) {
 		*zerop = (ss->zero & mask) == mask;
-		space_count_dirty(-__builtin_popcount(mask & ~ss->zero));
+		space_count_dirty(-(ptrdiff_t)count_ones32(mask & ~ss->zero));
 		space_count_live(n);
 		ss->free &= ~mask;
 		ss->zero &= ~mask;

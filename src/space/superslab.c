@@ -134,7 +134,7 @@ struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *f
 	*zerop = clean == mask;
 	if (clean != 0 && ss->purged_ms != 0)
 		purge_regret(ss);
-	space_count_dirty(-__builtin_popcount(mask & ~clean));
+	space_count_dirty(-(ptrdiff_t)count_ones32(mask & ~clean));
 	space_count_live(granules);
 	ss->free &= ~mask;
 	ss->zero &= ~mask;
@@ -145,8 +145,8 @@ struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *f
 void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty) {
 	ss->free |= mask;
 	ss->zero |= mask & ~dirty;
-	hak_space.live -= (size_t)__builtin_popcount(mask);
-	space_count_dirty(__builtin_popcount(dirty));
+	hak_space.live -= count_ones32(mask);
+	space_count_dirty(count_ones32(dirty));
 	if (dirty != 0)
 		purge_enqueue(ss);
 	superslab_refile(ss);
@@ -225,10 +225,10 @@ bool superslab_grow(enum span_use use) {
 	struct superslab *ss = new_descriptor();
 	if (ss == NULL)
 		return false;
-	*ss = (struct superslab){ .next = ss->next, .base = kind->region, .free = UINT32_MAX, .zero = UINT32_MAX,
-	                          .huge = kind == &space.huge };
+	*ss = (struct superslab){ .next = ss->next, .base = kind->region, .zero = UINT32_MAX, .huge = kind == &space.huge };
 	kind->region += SUPERSLAB;
 	pagemap_set(ss->base, SUPERSLAB_GRANULES, TAG_FREE, NULL);
+	ss->free = UINT32_MAX;
 	space_count_superslabs(1);
 	superslab_refile(ss);
 	return true;
@@ -323,8 +323,8 @@ const char *superslab_check(void) {
 		if (ss->base == 0)
 			continue;
 		superslabs++;
-		live += SUPERSLAB_GRANULES - (size_t)__builtin_popcount(ss->free);
-		dirty += (size_t)__builtin_popcount(ss->free & ~ss->zero);
+		live += SUPERSLAB_GRANULES - count_ones32(ss->free);
+		dirty += count_ones32(ss->free & ~ss->zero);
 		wrong = check_one(ss);
 	}
 	if (wrong == NULL && (superslabs != hak_space.superslabs || live != hak_space.live || dirty != hak_space.dirty))

@@ -46,6 +46,18 @@ static void find_run32_any_mask_lowest(void **state)
 	}
 }
 
+static void count_ones32_any_mask_exact(void **state)
+{
+	uint64_t seed = 6;
+
+	assert_int_equal(count_ones32(0), 0);
+	assert_int_equal(count_ones32(UINT32_MAX), 32);
+	for (int i = 0; i < ROUNDS; i++) {
+		uint32_t mask = random_mask(&seed);
+		assert_int_equal(count_ones32(mask), __builtin_popcount(mask));
+	}
+}
+
 static void trailing_ones32_any_mask_exact(void **state)
 {
 	uint64_t seed = 4;
@@ -125,6 +137,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(find_run32_any_mask_lowest),
+		cmocka_unit_test(count_ones32_any_mask_exact),
 		cmocka_unit_test(trailing_ones32_any_mask_exact),
 		cmocka_unit_test(longest_run32_any_mask_exact),
 		cmocka_unit_test(low_mask32_any_count_that_many_ones),
