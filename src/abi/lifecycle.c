@@ -52,8 +52,10 @@ static struct {
 
 /* The thread attaches anew at its next slow path. */
 static void forsake_heap(struct tcache *t) {
-	heap_forsake(t->heap);
-	*t = (struct tcache){ .exit_is_seen = t->exit_is_seen, .torn_down = t->torn_down };
+	heap_forsake(t->heap); /* which has emptied the bins */
+	t->tag = 0;
+	t->heap = NULL;
+	t->counted = NULL;
 }
 
 /* If hardening is on, what the loader allocated before came from a heap without it, which is left as it

@@ -88,15 +88,20 @@ static void retire_broken(struct heap *h) {
 	inbox_take(&h->inbox, true); /* its slabs are QUEUED and found by route_lost */
 }
 
-void heap_forsake(struct heap *h) {
-	/* The thread's bins serve its next heap; what the interrupted call still puts there is the child's as
-	   well. */
-	static struct bin bins[SC_COUNT];
-	h->bins = bins;
-	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+static void empty_bins(struct heap *h) {
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		heap_empty_bin(h, sc);
+}
+
+void heap_forsake(struct heap *h) {
+	/* The thread's bins serve its next heap; what the interrupted call still puts in a bin is the child's as
+	   well. It may have looked up the thread's already: both are empty, and say so. */
+	static struct bin bins[SC_COUNT];
+	empty_bins(h);
+	h->bins = bins;
+	empty_bins(h);
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		h->classes[sc].spare_count = 0;
-	}
 	h->forsaken = true;
 }
 

@@ -266,8 +266,16 @@ static void fork_amid_end_of_thread_is_repaired(void **state)
 	heap_retire(mine);
 }
 
+static bool are_empty(const struct heap *h, const struct bin *at)
+{
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
+		if (at[sc].head != heap_bin_end() || at[sc].room != h->classes[sc].capacity)
+			return false;
+	return true;
+}
+
 /* The child goes on with what is left of a heap that was in use, and nobody is accused of its empty
-   bins. */
+   bins: neither those it has now nor those that the interrupted call may have looked up before. */
 static void go_on_after(void (*leave)(struct heap *), bool locked)
 {
 	int status;
@@ -278,6 +286,8 @@ static void go_on_after(void (*leave)(struct heap *), bool locked)
 
 		take(h);
 		leave(h);
+		if (!are_empty(h, bins) || !are_empty(h, h->bins))
+			_exit(2);
 		heap_flush(h);
 		_exit(alloc_block(h, 1000, ALLOC_ALIGN, false) == NULL);
 	}
