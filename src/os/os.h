@@ -66,8 +66,12 @@ bool os_protect(void *addr, size_t size, bool accessible);
 /* Makes pages readable only. Advice only. */
 void os_forbid_writes(void *addr, size_t size);
 
-/* Asks for huge pages. Advice only. */
-void os_advise_huge(void *addr, size_t size);
+/* Asks for huge pages, or for none. Advice only. */
+void os_advise_huge(void *addr, size_t size, bool wanted);
+
+/* Replaces untouched pages of a mapping by a mapping that the system does not join with its neighbours: no huge
+   page spans its ends. False: the pages may be gone. */
+bool os_map_apart(void *addr, size_t size);
 
 /* Makes the pages resident; what they hold stays. Other threads may be using them. */
 void os_populate(void *addr, size_t size);

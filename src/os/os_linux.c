@@ -276,9 +276,19 @@ void os_forbid_writes(void *addr, size_t size) {
 	raw6(SYS_mprotect, (long)addr, (long)size, PROT_READ, 0, 0, 0);
 }
 
-void os_advise_huge(void *addr, size_t size) {
+void os_advise_huge(void *addr, size_t size, bool wanted) {
 	COUNT_CALL(madvise);
-	raw6(SYS_madvise, (long)addr, (long)size, MADV_HUGEPAGE, 0, 0, 0);
+	raw6(SYS_madvise, (long)addr, (long)size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE, 0, 0, 0);
+}
+
+bool os_map_apart(void *addr, size_t size) {
+	COUNT_CALL(mmap);
+	/* Mappings that differ in MAP_NORESERVE stay apart. Unlike madvise, every sandbox allows this. */
+	if (failed(raw6(SYS_mmap, (long)addr, (long)size, PROT_READ | PROT_WRITE,
+	                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0)))
+		return false;
+	name_map(addr, size);
+	return true;
 }
 
 #ifndef MADV_POPULATE_WRITE

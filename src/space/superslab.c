@@ -12,8 +12,8 @@
 
 enum {
 	REGION_MAX = 64, /* SuperSlabs mapped at a time at most */
-	HUGE_AFTER = 16, /* SuperSlabs in a heap before new ones ask for huge pages: below, they would
-	                    cost a small process more than they bring */
+	HUGE_AFTER = 16, /* SuperSlabs in a heap before new ones ask for huge pages, or get those that the system
+	                    hands out unasked: below, they would cost a small process more than they bring */
 };
 
 struct space_stats hak_space;
@@ -152,6 +152,21 @@ void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty) {
 	superslab_refile(ss);
 }
 
+/* Huge pages or none for what was just mapped. The first touch of a SuperSlab costs 2 MiB where the system hands
+   them out unasked; with a granule apart no huge page fits, and madvise stays for larger heaps (sandboxes). */
+static bool choose_pages(const struct kind *kind, uintptr_t base, size_t n) {
+	if (kind == &space.huge) {
+		os_advise_huge((void *)base, n * SUPERSLAB, true);
+	} else if (hak_settings.thp == THP_NEVER && hak_space.superslabs >= HUGE_AFTER) {
+		os_advise_huge((void *)base, n * SUPERSLAB, false);
+	} else if (hak_settings.thp != THP_ALWAYS && hak_space.superslabs < HUGE_AFTER) {
+		for (uintptr_t end = base + n * SUPERSLAB; base < end; base += SUPERSLAB)
+			if (!os_map_apart((void *)(base + SUPERSLAB - GRANULE), GRANULE))
+				return false;
+	}
+	return true;
+}
+
 /* The first mapping is twice what a SuperSlab needs, so that an aligned one lies in it without
    trimming; what is left over becomes metadata memory. */
 static bool map_first_region(void) {
@@ -160,6 +175,10 @@ static bool map_first_region(void) {
 		return false;
 	uintptr_t start = align_up((uintptr_t)p, SUPERSLAB);
 	uintptr_t end = (uintptr_t)p + 2 * SUPERSLAB;
+	if (!choose_pages(&space.plain, start, 1)) {
+		os_unmap(p, 2 * SUPERSLAB);
+		return false;
+	}
 	space.plain.region = start;
 	space.plain.region_end = start + SUPERSLAB;
 	meta_donate(p, start - (uintptr_t)p);
@@ -187,11 +206,13 @@ static bool map_region(struct kind *kind) {
 		char *p = os_map_aligned(n * SUPERSLAB, SUPERSLAB);
 		if (p == NULL)
 			continue;
+		if (!choose_pages(kind, (uintptr_t)p, n)) {
+			os_unmap(p, n * SUPERSLAB);
+			return false;
+		}
 		kind->region = (uintptr_t)p;
 		kind->region_end = (uintptr_t)p + n * SUPERSLAB;
 		space_guard();
-		if (kind == &space.huge)
-			os_advise_huge(p, n * SUPERSLAB);
 		return true;
 	}
 	return false;

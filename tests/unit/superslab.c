@@ -2,6 +2,10 @@
 /* Where in which SuperSlab spans come from. */
 #include "space/superslab.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/settings.h"
 #include "common.h"
 #include "space/pagemap.h"
 #include "space/purge.h"
@@ -118,6 +122,57 @@ static void released_superslab_is_nobodys(void **state)
 	span_free(&keep, 0);
 }
 
+/* Does one mapping hold all of it, so that a huge page may? */
+static bool is_in_one_mapping(uintptr_t base)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	uintptr_t start, end;
+	bool found = false;
+
+	assert_non_null(maps);
+	while (fscanf(maps, "%" SCNxPTR "-%" SCNxPTR "%*[^\n]", &start, &end) == 2)
+		found |= start <= base && base + SUPERSLAB <= end;
+	fclose(maps);
+	return found;
+}
+
+static bool mappings_stay_apart(void)
+{
+	FILE *file = fopen("/proc/sys/vm/overcommit_memory", "r");
+	int mode = file != NULL ? fgetc(file) : '2';
+
+	if (file != NULL)
+		fclose(file);
+	return mode != '2';
+}
+
+/* What a system that hands out huge pages unasked would make of the first touch. */
+static void huge_page_fits_in_large_heaps_alone(void **state)
+{
+	static struct span spans[20];
+
+	if (!mappings_stay_apart())
+		skip();
+	for (unsigned i = 0; i < 20; i++) {
+		spans[i] = take(SUPERSLAB_GRANULES);
+		if (i < 8 || i == 19)
+			assert_int_equal(is_in_one_mapping(spans[i].ss->base), i == 19);
+	}
+	for (unsigned i = 0; i < 20; i++)
+		span_free(&spans[i], 0);
+}
+
+static void huge_page_fits_if_asked_for(void **state)
+{
+	struct span span;
+
+	hak_settings.thp = THP_ALWAYS;
+	span = take(SUPERSLAB_GRANULES);
+	hak_settings.thp = THP_AUTO;
+	assert_true(is_in_one_mapping(span.ss->base));
+	span_free(&span, 0);
+}
+
 /* Half of many spans freed, so that runs of all lengths are on file. */
 static void rebuild_files_everything_again(void **state)
 {
@@ -154,6 +209,8 @@ int main(void)
 		cmocka_unit_test_setup(extend_over_dirty_says_so, start_empty),
 		cmocka_unit_test_setup(touched_part_alone_is_dirty, start_empty),
 		cmocka_unit_test_setup(released_superslab_is_nobodys, start_empty),
+		cmocka_unit_test_setup(huge_page_fits_in_large_heaps_alone, start_empty),
+		cmocka_unit_test_setup(huge_page_fits_if_asked_for, start_empty),
 		cmocka_unit_test_setup(rebuild_files_everything_again, start_empty),
 	};
 
