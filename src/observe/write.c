@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "observe/write.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum kind { GAUGE, COUNTER, GROUP };
@@ -8,10 +9,17 @@ enum unit { BYTES, NUMBER };
 
 /* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
 struct stat_row {
-	char name[20], help[46];
+	char name[19], help[39];
 	uint8_t kind, unit;
 	uint16_t offset;
 };
+
+#define FITS(text, member) (sizeof(text) <= sizeof(((struct stat_row *)0)->member))
+#define STAT(field, kind, unit, text) static_assert(FITS(#field, name) && FITS(text, help), #field);
+#define STAT_GROUP(title) static_assert(FITS(title, help), title);
+#include "observe/stats.def"
+#undef STAT
+#undef STAT_GROUP
 
 #define STAT(field, kind, unit, help) { #field, help, kind, unit, offsetof(struct hak_stats, field) },
 #define STAT_GROUP(title) { "", title, GROUP, 0, 0 },
@@ -124,24 +132,35 @@ static void text_row(struct out *o, const struct hak_stats *st, const struct sta
 	put_str(o, "\n");
 }
 
+/* A number too wide for its column moves the rest of its line. */
+static void put_column(struct out *o, const char *s, size_t width) {
+	put_str(o, " ");
+	put_right(o, s, width - 1);
+}
+
+static bool has_blocks(const struct hak_stats_class *c) {
+	return c->slabs + c->live + c->cached != 0;
+}
+
 static void text_classes(struct out *o, const struct hak_stats *st) {
-	static const char heads[][12] = { "size", "slabs", "live", "cached", "free", "fresh", "live bytes", "unused" };
+	static const struct {
+		char head[11];
+		uint8_t width;
+	} columns[] = { { "size", 6 }, { "slabs", 7 }, { "live", 10 }, { "cached", 8 }, { "free", 8 }, { "fresh", 8 },
+	                { "live bytes", 11 }, { "unused", 11 }, { "idle", 11 } };
+	enum { COLUMNS = sizeof columns / sizeof *columns, FIRST_BYTES = 6 };
 	put_str(o, "size classes\n");
-	for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-		put_right(o, heads[i], i == 0 ? 8 : 11);
+	for (size_t i = 0; i < COLUMNS; i++)
+		put_column(o, columns[i].head, columns[i].width);
 	put_str(o, "\n");
 	for (size_t sc = 1; sc < st->classes; sc++) {
 		const struct hak_stats_class *c = &st->by_class[sc];
-		if (c->slabs + c->live == 0)
+		const uint64_t values[COLUMNS] = { c->size, c->slabs, c->live, c->cached, c->free, c->fresh,
+		                                   c->live * c->size, c->unused, (c->cached + c->free) * c->size };
+		if (!has_blocks(c))
 			continue;
-		put_right(o, decimal(c->size).text, 8);
-		put_right(o, decimal(c->slabs).text, 11);
-		put_right(o, decimal(c->live).text, 11);
-		put_right(o, decimal(c->cached).text, 11);
-		put_right(o, decimal(c->free).text, 11);
-		put_right(o, decimal(c->fresh).text, 11);
-		put_right(o, readable(c->live * c->size).text, 11);
-		put_right(o, readable(c->unused).text, 11);
+		for (size_t i = 0; i < COLUMNS; i++)
+			put_column(o, (i < FIRST_BYTES ? decimal(values[i]) : readable(values[i])).text, columns[i].width);
 		put_str(o, "\n");
 	}
 }
@@ -378,7 +397,7 @@ void write_xml(const struct hak_stats *st, put_fn *put, void *arg) {
 	put_str(&o, "<malloc version=\"hakmem-1\">\n<sizes>\n");
 	for (size_t sc = 1; sc < st->classes; sc++) {
 		const struct hak_stats_class *c = &st->by_class[sc];
-		if (c->slabs + c->live == 0)
+		if (!has_blocks(c))
 			continue;
 		put_str(&o, "<size class=\"");
 		put_dec(&o, c->size);

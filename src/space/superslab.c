@@ -136,6 +136,7 @@ struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *f
 		purge_regret(ss);
 	space_count_dirty(-__builtin_popcount(mask & ~clean));
 	space_count_live(granules);
+	space_note_retained(); /* clean ones of a new SuperSlab, too */
 	ss->free &= ~mask;
 	ss->zero &= ~mask;
 	superslab_refile(ss);
@@ -145,8 +146,9 @@ struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *f
 void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty) {
 	ss->free |= mask;
 	ss->zero |= mask & ~dirty;
-	hak_space.live -= (size_t)__builtin_popcount(mask);
+	space_change_live(-__builtin_popcount(mask));
 	space_count_dirty(__builtin_popcount(dirty));
+	space_note_retained();
 	if (dirty != 0)
 		purge_enqueue(ss);
 	superslab_refile(ss);
@@ -271,7 +273,7 @@ void superslab_rebuild(void) {
 	purge_reset();
 	space.plain = space.huge = (struct kind){ 0 }; /* regions may be half updated: given up */
 	space.unused.first = NULL;
-	hak_space.live = 0;
+	space_change_live(-(ptrdiff_t)hak_space.live);
 	space_count_superslabs(-(ptrdiff_t)hak_space.superslabs);
 	space_count_dirty(-(ptrdiff_t)hak_space.dirty);
 	for (struct superslab *ss = space.all; ss != NULL; ss = ss->next) {
@@ -283,7 +285,7 @@ void superslab_rebuild(void) {
 		}
 		ss->zero &= ss->free;
 		space_count_superslabs(1);
-		hak_space.live += SUPERSLAB_GRANULES;
+		space_change_live(SUPERSLAB_GRANULES);
 		superslab_put(ss, ss->free, ss->free & ~ss->zero);
 	}
 }
