@@ -345,47 +345,69 @@ static void metric_head(struct out *o, const char *name, const char *unit, const
 	}
 }
 
-static void metric_value(struct out *o, const char *name, const char *suffix, uint64_t size, uint64_t value) {
+/* `size`: of a class; 0: none. */
+static void metric_value(struct out *o, const char *name, const char *suffix, const char *labels, uint64_t size,
+                         uint64_t value) {
 	put_str(o, "hakmem_");
 	put_str(o, name);
 	put_str(o, suffix);
+	bool labelled = labels[0] != '\0';
+	put_str(o, labelled || size != 0 ? "{" : "");
+	put_str(o, labels);
 	if (size != 0) {
-		put_str(o, "{size=\"");
+		put_str(o, labelled ? ",size=\"" : "size=\"");
 		put_dec(o, size);
-		put_str(o, "\"}");
+		put_str(o, "\"");
 	}
-	put_str(o, " ");
+	put_str(o, labelled || size != 0 ? "} " : " ");
 	put_dec(o, value);
 	put_str(o, "\n");
 }
 
-static void metric_row(struct out *o, const struct hak_stats *st, const struct stat_row *row) {
+static void metric_row(struct out *o, const struct metric_source *s, size_t n, const struct stat_row *row) {
 	bool counter = row->kind == COUNTER, bytes = row->unit == BYTES;
-	metric_head(o, row->name, bytes ? "bytes" : "", counter ? "counter" : "gauge", row->help);
 	const char *suffix = counter ? bytes ? "_bytes_total" : "_total" : bytes ? "_bytes" : "";
-	metric_value(o, row->name, suffix, 0, value_of(st, row));
-}
-
-static void metric_classes(struct out *o, const struct hak_stats *st, const char *name, size_t offset,
-                           const char *help) {
-	metric_head(o, name, "", "gauge", help);
-	for (size_t sc = 1; sc < st->classes; sc++) {
-		uint64_t value;
-		memcpy(&value, (const char *)&st->by_class[sc] + offset, sizeof value);
-		metric_value(o, name, "", st->by_class[sc].size, value);
+	bool begun = false;
+	for (size_t i = 0; i < n; i++) {
+		if (!is_shown(s[i].stats, row))
+			continue;
+		if (!begun)
+			metric_head(o, row->name, bytes ? "bytes" : "", counter ? "counter" : "gauge", row->help);
+		begun = true;
+		metric_value(o, row->name, suffix, s[i].labels, 0, value_of(s[i].stats, row));
 	}
 }
 
-void write_openmetrics(const struct hak_stats *st, put_fn *put, void *arg) {
+static void metric_classes(struct out *o, const struct metric_source *s, size_t n) {
+	static const struct {
+		char name[13], help[22];
+		uint8_t unit, offset;
+	} parts[] = {
+#define PART(member, unit, help) { "class_" #member, help, unit, offsetof(struct hak_stats_class, member) }
+		PART(slabs, NUMBER, "slabs"), PART(live, NUMBER, "live blocks"), PART(cached, NUMBER, "cached blocks"),
+		PART(free, NUMBER, "other free blocks"), PART(fresh, NUMBER, "fresh blocks"),
+		PART(unused, BYTES, "unused, an estimate"),
+#undef PART
+	};
+	for (size_t part = 0; part < sizeof parts / sizeof *parts; part++) {
+		bool bytes = parts[part].unit == BYTES;
+		metric_head(o, parts[part].name, bytes ? "bytes" : "", "gauge", parts[part].help);
+		for (size_t i = 0; i < n; i++)
+			for (size_t sc = 1; sc < s[i].stats->classes; sc++) {
+				const struct hak_stats_class *c = &s[i].stats->by_class[sc];
+				uint64_t value;
+				memcpy(&value, (const char *)c + parts[part].offset, sizeof value);
+				metric_value(o, parts[part].name, bytes ? "_bytes" : "", s[i].labels, c->size, value);
+			}
+	}
+}
+
+void write_openmetrics(const struct metric_source *sources, size_t n, put_fn *put, void *arg) {
 	struct out o = { .put = put, .arg = arg };
 	for (size_t i = 0; i < ROWS; i++)
-		if (rows[i].kind != GROUP && is_shown(st, &rows[i]))
-			metric_row(&o, st, &rows[i]);
-	metric_classes(&o, st, "class_slabs", offsetof(struct hak_stats_class, slabs), "slabs of a size");
-	metric_classes(&o, st, "class_live", offsetof(struct hak_stats_class, live), "live blocks of a size");
-	metric_classes(&o, st, "class_cached", offsetof(struct hak_stats_class, cached), "cached blocks of a size");
-	metric_classes(&o, st, "class_free", offsetof(struct hak_stats_class, free), "free blocks of a size");
-	metric_classes(&o, st, "class_fresh", offsetof(struct hak_stats_class, fresh), "unused blocks of a size");
+		if (rows[i].kind != GROUP)
+			metric_row(&o, sources, n, &rows[i]);
+	metric_classes(&o, sources, n);
 	put_str(&o, "# EOF\n");
 	flush(&o);
 }
