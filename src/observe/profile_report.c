@@ -10,7 +10,7 @@
 
 #pragma weak dladdr
 
-enum { SHOWN = 10, FRAMES_SHOWN = 4 };
+enum { SHOWN = 10, FRAMES_SHOWN = 4, NAME_SHOWN = 40 };
 
 /* Sites that differ in size alone. */
 struct origin {
@@ -51,19 +51,40 @@ static void line_frame(struct line *l, uintptr_t frame) {
 		return;
 	}
 	const char *slash = info.dli_fname != NULL ? strrchr(info.dli_fname, '/') : NULL;
-	line_str(l, info.dli_sname != NULL ? info.dli_sname : slash != NULL ? slash + 1 : "?");
+	/* Names of C++ are so long that the callers would be cut off. */
+	bool named = info.dli_sname != NULL && strlen(info.dli_sname) <= NAME_SHOWN;
+	line_str(l, named ? info.dli_sname : slash != NULL ? slash + 1 : "?");
 	line_str(l, "+");
-	line_ptr(l, (const void *)((uintptr_t)at - (uintptr_t)(info.dli_sname != NULL ? info.dli_saddr : info.dli_fbase)));
+	line_ptr(l, (const void *)((uintptr_t)at - (uintptr_t)(named ? info.dli_saddr : info.dli_fbase)));
+}
+
+static void line_estimate(struct line *l, const struct origin *o) {
+	line_begin(l);
+	line_str(l, "not freed: about ");
+	line_dec(l, (uint64_t)o->bytes);
+	line_str(l, " bytes in ");
+	line_dec(l, (uint64_t)(o->blocks + 0.5));
+	line_str(l, " blocks");
+}
+
+static void say_all(const struct origin *table, size_t size, size_t samples, const char *path) {
+	struct line l;
+	struct origin all = { NULL, 0, 0 };
+	for (size_t i = 0; i < size; i++) {
+		all.blocks += table[i].blocks;
+		all.bytes += table[i].bytes;
+	}
+	line_estimate(&l, &all);
+	line_str(&l, " in all, by ");
+	line_dec(&l, samples);
+	line_str(&l, " samples; profile: ");
+	line_str(&l, path);
+	line_write(&l);
 }
 
 static void say(const struct origin *o) {
 	struct line l;
-	line_begin(&l);
-	line_str(&l, "not freed: about ");
-	line_dec(&l, (uint64_t)o->bytes);
-	line_str(&l, " bytes in ");
-	line_dec(&l, (uint64_t)(o->blocks + 0.5));
-	line_str(&l, " blocks");
+	line_estimate(&l, o);
 	for (unsigned i = 0; i < o->site->depth && i < FRAMES_SHOWN; i++) {
 		line_str(&l, i == 0 ? " from " : " < ");
 		line_frame(&l, o->site->frame[i]);
@@ -79,8 +100,8 @@ static struct origin *largest(struct origin *table, size_t size) {
 	return most->bytes > 0 ? most : NULL;
 }
 
-void profile_report(void) {
-	size_t count = 0, size;
+void profile_report(const char *path) {
+	size_t count = 0, samples = 0, size;
 	for (const struct site *s = sample_sites(); s != NULL; s = s->next)
 		count += s->live != 0;
 	size = next_pow2(max_size(2 * count, 1024)); /* whole pages */
@@ -91,8 +112,10 @@ void profile_report(void) {
 	for (const struct site *s = sample_sites(); s != NULL && count > 0; s = s->next)
 		if (s->live != 0) {
 			add(table, size, s);
+			samples += s->live;
 			count--;
 		}
+	say_all(table, size, samples, path);
 	struct origin *o;
 	for (int i = 0; i < SHOWN && (o = largest(table, size)) != NULL; i++) {
 		say(o);
