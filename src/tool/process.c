@@ -126,6 +126,18 @@ static void read_resident(struct process *p) {
 	p->resident = pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* The system counts it late: it may lie below what is resident. */
+static void read_resident_peak(struct process *p) {
+	FILE *status = open_proc(p->pid, "status");
+	unsigned long long kib = 0;
+	char line[128];
+	while (status != NULL && fgets(line, sizeof line, status) != NULL && sscanf(line, "VmHWM: %llu", &kib) != 1)
+		;
+	if (status != NULL)
+		fclose(status);
+	p->resident_peak = kib * 1024 > p->resident ? kib * 1024 : p->resident;
+}
+
 /* May we read it? The list of its mappings can be open to us and its memory not. */
 static enum tool_exit try_memory(struct process *p) {
 	char byte;
@@ -157,6 +169,7 @@ enum tool_exit process_open(struct process *p, pid_t pid) {
 	p->reading.room = &p->room;
 	read_name(p);
 	read_resident(p);
+	read_resident_peak(p);
 	enum tool_exit why = try_memory(p);
 	if (why == TOOL_OK)
 		why = find_descriptor(p, &address);

@@ -11,7 +11,7 @@
 struct process {
 	pid_t pid;
 	char name[64];     /* of the program; "?" if it is not known */
-	uint64_t resident; /* bytes, as the system counts: all of the process */
+	uint64_t resident, resident_peak; /* bytes, as the system counts: all of the process */
 	uint64_t reads;    /* that may follow: a process that wants to can give us lists without end */
 	struct reading reading;
 	struct reading_room room;

@@ -32,8 +32,8 @@ static void print_json(const struct process *p, const struct hak_stats *st) {
 	printf("{\"pid\":%d,\"program\":\"", (int)p->pid);
 	for (const char *c = p->name; *c != '\0'; c++)
 		printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-	printf("\",\"version\":\"%s\",\"rss\":%llu,\"stats\":", p->reading.version,
-	       (unsigned long long)p->resident);
+	printf("\",\"version\":\"%s\",\"rss\":%llu,\"rss_peak\":%llu,\"stats\":", p->reading.version,
+	       (unsigned long long)p->resident, (unsigned long long)p->resident_peak);
 	write_json_open(st, put, NULL);
 	reading_heaps(&p->reading, &heap, print_json_heap, NULL);
 	write_json_close(put, NULL);
@@ -93,8 +93,8 @@ static void print_stats(const struct process *p, const struct hak_stats *st, enu
 		return;
 	}
 	if (format == HAK_STATS_TEXT)
-		printf("%s[%d], HAKMEM %s, %s resident in all\n", p->name, (int)p->pid, p->reading.version,
-		       amount_of(p->resident).text);
+		printf("%s[%d], HAKMEM %s, %s resident in all, at most %s\n", p->name, (int)p->pid, p->reading.version,
+		       amount_of(p->resident).text, amount_of(p->resident_peak).text);
 	hak_stats_write(st, format, put, NULL);
 }
 
