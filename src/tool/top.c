@@ -84,7 +84,7 @@ static const char *colour(bool on, unsigned percent) {
 
 /* Of the column with the name: what 80 columns leave, and of a wide terminal's more. */
 static int name_width(void) {
-	enum { LEAST = 14, MOST = 40 };
+	enum { LEAST = 13, MOST = 40 };
 	unsigned rows, columns;
 	screen_size(&rows, &columns);
 	return columns <= 80 ? LEAST : columns - 80 > MOST - LEAST ? MOST : (int)columns - 80 + LEAST;
