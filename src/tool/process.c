@@ -169,10 +169,11 @@ enum tool_exit process_open(struct process *p, pid_t pid) {
 	p->reading.room = &p->room;
 	read_name(p);
 	read_resident(p);
-	read_resident_peak(p);
 	enum tool_exit why = try_memory(p);
 	if (why == TOOL_OK)
 		why = find_descriptor(p, &address);
+	if (why == TOOL_OK)
+		read_resident_peak(p);
 	return why == TOOL_OK ? process_why(p, reading_open(&p->reading, address)) : why;
 }
 
