@@ -52,7 +52,7 @@ void bigcache_reset(void) {
 		cache.nonempty[i] = 0;
 	cache.age = (struct queue){ 0 };
 	cache.granules = 0;
-	space_set_kept(0);
+	__atomic_store_n(&hak_space.kept, 0, __ATOMIC_RELAXED); /* as in space_set_kept */
 	cache.generation++;
 }
 

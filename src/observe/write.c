@@ -380,18 +380,17 @@ static void metric_row(struct out *o, const struct metric_source *s, size_t n, c
 
 static void metric_classes(struct out *o, const struct metric_source *s, size_t n) {
 	static const struct {
-		char name[13], help[22];
+		char name[13];
 		uint8_t unit, offset;
 	} parts[] = {
-#define PART(member, unit, help) { "class_" #member, help, unit, offsetof(struct hak_stats_class, member) }
-		PART(slabs, NUMBER, "slabs"), PART(live, NUMBER, "live blocks"), PART(cached, NUMBER, "cached blocks"),
-		PART(free, NUMBER, "other free blocks"), PART(fresh, NUMBER, "fresh blocks"),
-		PART(unused, BYTES, "unused, an estimate"),
+#define PART(member, unit) { "class_" #member, unit, offsetof(struct hak_stats_class, member) }
+		PART(slabs, NUMBER), PART(live, NUMBER), PART(cached, NUMBER), PART(free, NUMBER), PART(fresh, NUMBER),
+		PART(unused, BYTES),
 #undef PART
 	};
 	for (size_t part = 0; part < sizeof parts / sizeof *parts; part++) {
 		bool bytes = parts[part].unit == BYTES;
-		metric_head(o, parts[part].name, bytes ? "bytes" : "", "gauge", parts[part].help);
+		metric_head(o, parts[part].name, bytes ? "bytes" : "", "gauge", "of blocks of a size");
 		for (size_t i = 0; i < n; i++)
 			for (size_t sc = 1; sc < s[i].stats->classes; sc++) {
 				const struct hak_stats_class *c = &s[i].stats->by_class[sc];

@@ -136,7 +136,6 @@ struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *f
 		purge_regret(ss);
 	space_count_dirty(-__builtin_popcount(mask & ~clean));
 	space_count_live(granules);
-	space_note_retained(); /* clean ones of a new SuperSlab, too */
 	ss->free &= ~mask;
 	ss->zero &= ~mask;
 	superslab_refile(ss);
@@ -232,6 +231,7 @@ bool superslab_grow(enum span_use use) {
 	kind->region += SUPERSLAB;
 	pagemap_set(ss->base, SUPERSLAB_GRANULES, TAG_FREE, NULL);
 	space_count_superslabs(1);
+	space_note_retained();
 	superslab_refile(ss);
 	return true;
 }
