@@ -12,7 +12,7 @@
 #include "tool/commands.h"
 #include "tool/process.h"
 
-enum { SECONDS = 10, SECONDS_MOST = 1000000 };
+enum { SECONDS = 10, SECONDS_MOST = 1000000, LOOK_MS = 100, LOOKS = 50 };
 
 /* The value of a setting in the process. False: it has no such setting. */
 static bool setting_of(const struct process *p, const char *name, struct reading_setting *s) {
@@ -22,8 +22,8 @@ static bool setting_of(const struct process *p, const char *name, struct reading
 	return false;
 }
 
-static void pause_for(long seconds) {
-	struct timespec left = { .tv_sec = seconds };
+static void pause_for(long ms) {
+	struct timespec left = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
 	while (nanosleep(&left, &left) != 0 && errno == EINTR)
 		;
 }
@@ -57,17 +57,22 @@ static int profile(const struct process *p, int number, const char *pattern, lon
 	int code = send(p, number);
 	if (code != TOOL_OK)
 		return code;
-	pause_for(seconds);
+	pause_for(1000 * seconds);
 	code = send(p, number);
-	/* A thread of the process has to run for it. */
-	for (int i = 0; code == TOOL_OK && i < 5; i++) {
-		pause_for(i != 0);
-		if (stat(path, &st) == 0 && st.st_mtime >= begun && st.st_size > 0) {
-			char *shown = realpath(path, real) != NULL ? real : path;
-			make_printable(shown);
-			puts(shown);
-			return TOOL_OK;
+	/* A thread of the process has to run for it. It is written once it has stopped growing. */
+	off_t before = 0;
+	for (int i = 0; code == TOOL_OK && i < LOOKS; i++) {
+		pause_for(LOOK_MS);
+		if (stat(path, &st) != 0 || st.st_mtime < begun)
+			continue;
+		if (st.st_size == 0 || st.st_size != before) {
+			before = st.st_size;
+			continue;
 		}
+		char *shown = realpath(path, real) != NULL ? real : path;
+		make_printable(shown);
+		puts(shown);
+		return TOOL_OK;
 	}
 	make_printable(path);
 	if (code == TOOL_OK)
