@@ -181,6 +181,13 @@ enum tool_exit process_stats(struct process *p, struct hak_stats *stats) {
 	return process_why(p, reading_stats(&p->reading, stats));
 }
 
+bool process_setting(const struct process *p, const char *name, struct reading_setting *s) {
+	for (unsigned row = 0; reading_setting(&p->reading, row, s); row++)
+		if (strcmp(s->name, name) == 0)
+			return true;
+	return false;
+}
+
 enum tool_exit process_complain(const struct process *p, enum tool_exit why) {
 	int pid = (int)p->pid;
 	switch (why) {

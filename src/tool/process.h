@@ -26,6 +26,9 @@ enum tool_exit process_why(const struct process *p, enum reading_result result);
 /* The statistics of an opened process. */
 enum tool_exit process_stats(struct process *p, struct hak_stats *stats);
 
+/* The value of a setting in an opened process. False: it has no such setting. */
+bool process_setting(const struct process *p, const char *name, struct reading_setting *setting);
+
 /* One line about what process_open or process_stats answered. Returns the answer. */
 enum tool_exit process_complain(const struct process *p, enum tool_exit why);
 

@@ -14,14 +14,6 @@
 
 enum { SECONDS = 10, SECONDS_MOST = 1000000, LOOK_MS = 100, LOOKS = 50 };
 
-/* The value of a setting in the process. False: it has no such setting. */
-static bool setting_of(const struct process *p, const char *name, struct reading_setting *s) {
-	for (unsigned row = 0; reading_setting(&p->reading, row, s); row++)
-		if (strcmp(s->name, name) == 0)
-			return true;
-	return false;
-}
-
 static void pause_for(long ms) {
 	struct timespec left = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
 	while (nanosleep(&left, &left) != 0 && errno == EINTR)
@@ -109,7 +101,15 @@ static int run(int argc, char **argv) {
 	enum tool_exit why = process_open(&p, pid);
 	if (why != TOOL_OK)
 		return (int)process_complain(&p, why);
-	if (!setting_of(&p, "sample_signal", &number) || !setting_of(&p, "sample_file", &file) ||
+	for (int i = 0; i < 2; i++) {
+		static const char *const names[] = { "disable", "secure" };
+		if (process_setting(&p, names[i], &number) && atoi(number.value) != 0) {
+			complain("process %d (%s) has %s = %s: nothing can be sampled there", (int)pid, p.name, names[i],
+			         number.value);
+			return TOOL_FAILED;
+		}
+	}
+	if (!process_setting(&p, "sample_signal", &number) || !process_setting(&p, "sample_file", &file) ||
 	    atoi(number.value) == 0) {
 		complain("process %d was not started with a signal for this: HAKMEM_SAMPLE_SIGNAL=12 for example", (int)pid);
 		return TOOL_FAILED;
