@@ -82,9 +82,9 @@ static const char *colour(bool on, unsigned percent) {
 	return !on ? "" : percent >= 50 ? "\033[31m" : percent >= 25 ? "\033[33m" : "\033[32m";
 }
 
-/* Of the column with the name: what 80 columns leave, and of a wide terminal's more. */
+/* Of the column with the name: what 80 columns leave, and on a wide terminal all of it. */
 static int name_width(void) {
-	enum { LEAST = 13, MOST = 40 };
+	enum { LEAST = 13, MOST = 15 }; /* the system keeps no more */
 	unsigned rows, columns;
 	screen_size(&rows, &columns);
 	return columns <= 80 ? LEAST : columns - 80 > MOST - LEAST ? MOST : (int)columns - 80 + LEAST;
@@ -97,10 +97,10 @@ static void print_head(const struct rows *rows, bool colours) {
 		live += rows->row[i].live;
 		waste += waste_of(&rows->row[i]);
 	}
-	printf("%zu process%s HAKMEM: %s resident, %s live, %s idle or unused", rows->count,
+	printf("%zu process%s HAKMEM: %s resident, %s live, %s wasted", rows->count,
 	       rows->count == 1 ? " uses" : "es use", amount_of(rss).text, amount_of(live).text, amount_of(waste).text);
 	if (rows->denied != 0)
-		printf("; %zu may not be read", rows->denied);
+		printf("; %zu unreadable", rows->denied);
 	printf("\n%s%7s %-*s %5s %6s %5s %5s %6s %5s %5s  %s%s\n", colours ? "\033[1m" : "", "PID", name_width(),
 	       "PROGRAM", "RSS", "MAPPED", "LIVE", "IDLE", "UNUSED", "WASTE", "HEAPS", "WORST", colours ? "\033[0m" : "");
 }
