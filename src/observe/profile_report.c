@@ -10,7 +10,7 @@
 
 #pragma weak dladdr
 
-enum { SHOWN = 10, FRAMES_SHOWN = 4, NAME_SHOWN = 40 };
+enum { SHOWN = 10, NAME_SHOWN = 40, FRAME_ROOM = 100 }; /* the last: for a frame and the end of a line */
 
 /* Sites that differ in size alone. */
 struct origin {
@@ -43,17 +43,20 @@ static void add(struct origin *table, size_t size, const struct site *s) {
 	table[i].bytes += blocks * (double)s->size;
 }
 
-static void line_frame(struct line *l, uintptr_t frame) {
+/* `*modulep`: the file that the frame before is told by, which is not repeated. */
+static void line_frame(struct line *l, uintptr_t frame, const void **modulep) {
 	Dl_info info;
 	const void *at = (const void *)(frame - 1); /* in the call, not behind it */
 	if (dladdr == NULL || dladdr(at, &info) == 0) {
 		line_ptr(l, at);
 		return;
 	}
-	const char *slash = info.dli_fname != NULL ? strrchr(info.dli_fname, '/') : NULL;
+	const char *file = info.dli_fname != NULL ? info.dli_fname : "?", *slash = strrchr(file, '/');
 	/* Names of C++ are so long that the callers would be cut off. */
 	bool named = info.dli_sname != NULL && strlen(info.dli_sname) <= NAME_SHOWN;
-	line_str(l, named ? info.dli_sname : slash != NULL ? slash + 1 : "?");
+	if (named || info.dli_fbase != *modulep)
+		line_str(l, named ? info.dli_sname : slash != NULL ? slash + 1 : file);
+	*modulep = named ? NULL : info.dli_fbase;
 	line_str(l, "+");
 	line_ptr(l, (const void *)((uintptr_t)at - (uintptr_t)(named ? info.dli_saddr : info.dli_fbase)));
 }
@@ -85,9 +88,10 @@ static void say_all(const struct origin *table, size_t size, size_t samples, con
 static void say(const struct origin *o) {
 	struct line l;
 	line_estimate(&l, o);
-	for (unsigned i = 0; i < o->site->depth && i < FRAMES_SHOWN; i++) {
+	const void *module = NULL;
+	for (unsigned i = 0; i < o->site->depth && l.len < sizeof l.text - FRAME_ROOM; i++) {
 		line_str(&l, i == 0 ? " from " : " < ");
-		line_frame(&l, o->site->frame[i]);
+		line_frame(&l, o->site->frame[i], &module);
 	}
 	line_write(&l);
 }
