@@ -16,16 +16,15 @@ bool hak_profile_due;
 
 static volatile bool by_signal; /* sampling was switched on by it, or will be as soon as it can */
 
-static bool write_file(void) {
+static void write_file(void) {
 	int error = profile_write(hak_settings.sample_file);
 	if (error == 0)
-		return true;
+		return;
 	struct line l;
 	line_begin(&l);
 	line_str(&l, "cannot write the heap profile: error ");
 	line_dec(&l, (uint64_t)error);
 	line_write(&l);
-	return false;
 }
 
 /* The first switches on, the next writes and switches off. A profile from the start goes on. */
@@ -83,8 +82,6 @@ void profile_end(void) {
 	if (hak_settings.sample == 0 || sample_mean() == 0)
 		return;
 	sample_stop();
-	char path[256] = "none";
-	if (write_file())
-		report_path(path, sizeof path, hak_settings.sample_file);
-	profile_report(path);
+	write_file();
+	profile_report();
 }

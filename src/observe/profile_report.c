@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "base/report.h"
+#include "base/settings.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
 #include "os/os.h"
@@ -70,8 +71,9 @@ static void line_estimate(struct line *l, const struct origin *o) {
 	line_str(l, " blocks");
 }
 
-static void say_all(const struct origin *table, size_t size, size_t samples, const char *path) {
+static void say_all(const struct origin *table, size_t size, size_t samples) {
 	struct line l;
+	char path[sizeof l.text] = "";
 	struct origin all = { NULL, 0, 0 };
 	for (size_t i = 0; i < size; i++) {
 		all.blocks += table[i].blocks;
@@ -81,6 +83,7 @@ static void say_all(const struct origin *table, size_t size, size_t samples, con
 	line_str(&l, " in all, by ");
 	line_dec(&l, samples);
 	line_str(&l, " samples; profile: ");
+	report_path(path, sizeof path, hak_settings.sample_file);
 	line_str(&l, path);
 	line_write(&l);
 }
@@ -104,7 +107,7 @@ static struct origin *largest(struct origin *table, size_t size) {
 	return most->bytes > 0 ? most : NULL;
 }
 
-void profile_report(const char *path) {
+void profile_report(void) {
 	size_t count = 0, samples = 0, size;
 	for (const struct site *s = sample_sites(); s != NULL; s = s->next)
 		count += s->live != 0;
@@ -119,7 +122,7 @@ void profile_report(const char *path) {
 			samples += s->live;
 			count--;
 		}
-	say_all(table, size, samples, path);
+	say_all(table, size, samples);
 	struct origin *o;
 	for (int i = 0; i < SHOWN && (o = largest(table, size)) != NULL; i++) {
 		say(o);
