@@ -9,7 +9,7 @@ enum unit { BYTES, NUMBER };
 
 /* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
 struct stat_row {
-	char name[19], help[39];
+	char name[19], help[37];
 	uint8_t kind, unit;
 	uint16_t offset;
 };
