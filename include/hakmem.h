@@ -252,6 +252,8 @@ struct hak_stats {
 
 	uint64_t space_locks, space_waits;  /* of the lock on the address space: taken, after waiting */
 	uint64_t used_peak;                 /* the most of SuperSlabs that was in use at a time */
+	uint64_t retained_peak;             /* as the others, the most there was at a time */
+	uint64_t mosaic_free;               /* bytes of mosaics, slabs of mixed sizes, that no block has: now */
 };
 
 /* Fills *`stats`, whose size the caller gives as `size`: sizeof(struct hak_stats). Other threads go on; what

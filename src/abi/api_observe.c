@@ -39,7 +39,7 @@ API int hak_stats_write(const struct hak_stats *stats, enum hak_stats_format for
 	switch (format) {
 	case HAK_STATS_TEXT: write_text(&st, true, put, arg); return 0;
 	case HAK_STATS_JSON: write_json(&st, put, arg); return 0;
-	case HAK_STATS_OPENMETRICS: write_openmetrics(&st, put, arg); return 0;
+	case HAK_STATS_OPENMETRICS: write_openmetrics(&(struct metric_source){ &st, "" }, 1, put, arg); return 0;
 	}
 	errno = EINVAL;
 	return -1;

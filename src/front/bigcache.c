@@ -52,6 +52,7 @@ void bigcache_reset(void) {
 		cache.nonempty[i] = 0;
 	cache.age = (struct queue){ 0 };
 	cache.granules = 0;
+	__atomic_store_n(&hak_space.kept, 0, __ATOMIC_RELAXED); /* as in space_set_kept */
 	cache.generation++;
 }
 
@@ -83,6 +84,7 @@ static struct large *of_age_node(struct queue_node *n) {
 static void count_kept(ptrdiff_t granules) {
 	/* Relaxed: a hint for those without the lock. */
 	__atomic_store_n(&cache.granules, cache.granules + (size_t)granules, __ATOMIC_RELAXED);
+	space_set_kept(cache.granules);
 }
 
 static void bin(struct large *l) {

@@ -30,7 +30,7 @@ void profile_end(void);
    Async-signal-safe. */
 int profile_write(const char *path);
 
-/* Says on standard error where most of what is not freed came from. */
+/* Says on standard error how much is not freed, where most of that came from and where the profile is. */
 void profile_report(void);
 
 #endif

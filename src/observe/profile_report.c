@@ -4,13 +4,14 @@
 
 #include "base/bits.h"
 #include "base/report.h"
+#include "base/settings.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
 #include "os/os.h"
 
 #pragma weak dladdr
 
-enum { SHOWN = 10, FRAMES_SHOWN = 4 };
+enum { SHOWN = 10, NAME_SHOWN = 40, FRAME_ROOM = 100 }; /* the last: for a frame and the end of a line */
 
 /* Sites that differ in size alone. */
 struct origin {
@@ -43,30 +44,57 @@ static void add(struct origin *table, size_t size, const struct site *s) {
 	table[i].bytes += blocks * (double)s->size;
 }
 
-static void line_frame(struct line *l, uintptr_t frame) {
+/* `*modulep`: the file that the frame before is told by, which is not repeated. */
+static void line_frame(struct line *l, uintptr_t frame, const void **modulep) {
 	Dl_info info;
 	const void *at = (const void *)(frame - 1); /* in the call, not behind it */
 	if (dladdr == NULL || dladdr(at, &info) == 0) {
 		line_ptr(l, at);
 		return;
 	}
-	const char *slash = info.dli_fname != NULL ? strrchr(info.dli_fname, '/') : NULL;
-	line_str(l, info.dli_sname != NULL ? info.dli_sname : slash != NULL ? slash + 1 : "?");
+	const char *file = info.dli_fname != NULL ? info.dli_fname : "?", *slash = strrchr(file, '/');
+	/* Names of C++ are so long that the callers would be cut off. */
+	bool named = info.dli_sname != NULL && strlen(info.dli_sname) <= NAME_SHOWN;
+	if (named || info.dli_fbase != *modulep)
+		line_str(l, named ? info.dli_sname : slash != NULL ? slash + 1 : file);
+	*modulep = named ? NULL : info.dli_fbase;
 	line_str(l, "+");
-	line_ptr(l, (const void *)((uintptr_t)at - (uintptr_t)(info.dli_sname != NULL ? info.dli_saddr : info.dli_fbase)));
+	line_ptr(l, (const void *)((uintptr_t)at - (uintptr_t)(named ? info.dli_saddr : info.dli_fbase)));
+}
+
+static void line_estimate(struct line *l, const struct origin *o) {
+	line_begin(l);
+	line_str(l, "not freed: about ");
+	line_dec(l, (uint64_t)o->bytes);
+	line_str(l, " bytes in ");
+	line_dec(l, (uint64_t)(o->blocks + 0.5));
+	line_str(l, " blocks");
+}
+
+static void say_all(const struct origin *table, size_t size, size_t samples) {
+	struct line l;
+	char path[sizeof l.text] = "";
+	struct origin all = { NULL, 0, 0 };
+	for (size_t i = 0; i < size; i++) {
+		all.blocks += table[i].blocks;
+		all.bytes += table[i].bytes;
+	}
+	line_estimate(&l, &all);
+	line_str(&l, " in all, by ");
+	line_dec(&l, samples);
+	line_str(&l, " samples; profile: ");
+	report_path(path, sizeof path, hak_settings.sample_file);
+	line_str(&l, path);
+	line_write(&l);
 }
 
 static void say(const struct origin *o) {
 	struct line l;
-	line_begin(&l);
-	line_str(&l, "not freed: about ");
-	line_dec(&l, (uint64_t)o->bytes);
-	line_str(&l, " bytes in ");
-	line_dec(&l, (uint64_t)(o->blocks + 0.5));
-	line_str(&l, " blocks");
-	for (unsigned i = 0; i < o->site->depth && i < FRAMES_SHOWN; i++) {
+	line_estimate(&l, o);
+	const void *module = NULL;
+	for (unsigned i = 0; i < o->site->depth && l.len < sizeof l.text - FRAME_ROOM; i++) {
 		line_str(&l, i == 0 ? " from " : " < ");
-		line_frame(&l, o->site->frame[i]);
+		line_frame(&l, o->site->frame[i], &module);
 	}
 	line_write(&l);
 }
@@ -80,7 +108,7 @@ static struct origin *largest(struct origin *table, size_t size) {
 }
 
 void profile_report(void) {
-	size_t count = 0, size;
+	size_t count = 0, samples = 0, size;
 	for (const struct site *s = sample_sites(); s != NULL; s = s->next)
 		count += s->live != 0;
 	size = next_pow2(max_size(2 * count, 1024)); /* whole pages */
@@ -91,8 +119,10 @@ void profile_report(void) {
 	for (const struct site *s = sample_sites(); s != NULL && count > 0; s = s->next)
 		if (s->live != 0) {
 			add(table, size, s);
+			samples += s->live;
 			count--;
 		}
+	say_all(table, size, samples);
 	struct origin *o;
 	for (int i = 0; i < SHOWN && (o = largest(table, size)) != NULL; i++) {
 		say(o);

@@ -185,10 +185,12 @@ static void add_slab(struct slab_reader *sr, const void *slab, const struct read
 	const struct reading *r = sr->r;
 	uint64_t used = GET(slab, SLAB_USED);
 	sr->stats->slabs++;
-	sr->stats->mosaics += s->sc == 0;
 	c->slabs++;
-	if (s->sc == 0)
+	if (s->sc == 0) {
+		sr->stats->mosaics++;
+		sr->stats->mosaic_free += s->capacity > s->live ? s->capacity - s->live : 0;
 		return;
+	}
 	sr->live[s->sc] += s->live;
 	c->cached += used > s->live ? used - s->live : 0;
 	uint64_t carved = GET(slab, SLAB_CARVED), at_home = s->capacity > used ? s->capacity - used : 0;
@@ -520,6 +522,7 @@ static void add_space(const struct reading *r, struct hak_stats *st) {
 	st->dirty = GET(c->bytes, SPACE_DIRTY) << shift;
 	st->dirty_peak = GET(c->bytes, SPACE_DIRTY_MOST) << shift;
 	st->used_peak = GET(c->bytes, SPACE_LIVE_MOST) << shift;
+	st->retained_peak = GET(c->bytes, SPACE_RETAINED_MOST) << shift;
 	st->purged = GET(c->bytes, SPACE_PURGED) << shift;
 	st->purges = GET(c->bytes, SPACE_PURGES);
 	st->space_locks = GET(c->bytes, SPACE_LOCKS);
@@ -587,7 +590,9 @@ enum reading_result reading_stats(const struct reading *r, struct hak_stats *st)
 	add_space(r, st);
 	settle_classes(st, r->room);
 	st->resident -= st->slab_fresh < st->resident ? st->slab_fresh : st->resident;
-	return READING_OK;
+	/* What could not be read counts as 0; a process that has ended meanwhile is seen by the last word, too. */
+	uint64_t word;
+	return get_bytes(r, r->root[ROOT_MAPPED], &word, sizeof word) ? READING_OK : READING_GONE;
 }
 
 /* ---- settings ---- */

@@ -128,7 +128,7 @@ struct mallinfo2 stats_mallinfo2(void) {
 		.hblks = st->l25_blocks + st->l2_blocks,
 		.hblkhd = big,
 		.uordblks = st->live - big,
-		.fordblks = st->cached + st->slab_free + st->slab_fresh + st->retained,
+		.fordblks = st->cached + st->slab_free + st->slab_fresh + st->mosaic_free + st->retained,
 		.keepcost = st->dirty,
 	};
 	stats_put_back();

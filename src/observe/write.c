@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "observe/write.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum kind { GAUGE, COUNTER, GROUP };
@@ -8,10 +9,17 @@ enum unit { BYTES, NUMBER };
 
 /* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
 struct stat_row {
-	char name[20], help[46];
+	char name[19], help[37];
 	uint8_t kind, unit;
 	uint16_t offset;
 };
+
+#define FITS(text, member) (sizeof(text) <= sizeof(((struct stat_row *)0)->member))
+#define STAT(field, kind, unit, text) static_assert(FITS(#field, name) && FITS(text, help), #field);
+#define STAT_GROUP(title) static_assert(FITS(title, help), title);
+#include "observe/stats.def"
+#undef STAT
+#undef STAT_GROUP
 
 #define STAT(field, kind, unit, help) { #field, help, kind, unit, offsetof(struct hak_stats, field) },
 #define STAT_GROUP(title) { "", title, GROUP, 0, 0 },
@@ -124,24 +132,35 @@ static void text_row(struct out *o, const struct hak_stats *st, const struct sta
 	put_str(o, "\n");
 }
 
+/* A number too wide for its column moves the rest of its line. */
+static void put_column(struct out *o, const char *s, size_t width) {
+	put_str(o, " ");
+	put_right(o, s, width - 1);
+}
+
+static bool has_blocks(const struct hak_stats_class *c) {
+	return c->slabs + c->live + c->cached != 0;
+}
+
 static void text_classes(struct out *o, const struct hak_stats *st) {
-	static const char heads[][12] = { "size", "slabs", "live", "cached", "free", "fresh", "live bytes", "unused" };
+	static const struct {
+		char head[11];
+		uint8_t width;
+	} columns[] = { { "size", 6 }, { "slabs", 7 }, { "live", 10 }, { "cached", 8 }, { "free", 8 }, { "fresh", 8 },
+	                { "live bytes", 11 }, { "unused", 11 }, { "idle", 11 } };
+	enum { COLUMNS = sizeof columns / sizeof *columns, FIRST_BYTES = 6 };
 	put_str(o, "size classes\n");
-	for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-		put_right(o, heads[i], i == 0 ? 8 : 11);
+	for (size_t i = 0; i < COLUMNS; i++)
+		put_column(o, columns[i].head, columns[i].width);
 	put_str(o, "\n");
 	for (size_t sc = 1; sc < st->classes; sc++) {
 		const struct hak_stats_class *c = &st->by_class[sc];
-		if (c->slabs + c->live == 0)
+		const uint64_t values[COLUMNS] = { c->size, c->slabs, c->live, c->cached, c->free, c->fresh,
+		                                   c->live * c->size, c->unused, (c->cached + c->free) * c->size };
+		if (!has_blocks(c))
 			continue;
-		put_right(o, decimal(c->size).text, 8);
-		put_right(o, decimal(c->slabs).text, 11);
-		put_right(o, decimal(c->live).text, 11);
-		put_right(o, decimal(c->cached).text, 11);
-		put_right(o, decimal(c->free).text, 11);
-		put_right(o, decimal(c->fresh).text, 11);
-		put_right(o, readable(c->live * c->size).text, 11);
-		put_right(o, readable(c->unused).text, 11);
+		for (size_t i = 0; i < COLUMNS; i++)
+			put_column(o, (i < FIRST_BYTES ? decimal(values[i]) : readable(values[i])).text, columns[i].width);
 		put_str(o, "\n");
 	}
 }
@@ -326,47 +345,68 @@ static void metric_head(struct out *o, const char *name, const char *unit, const
 	}
 }
 
-static void metric_value(struct out *o, const char *name, const char *suffix, uint64_t size, uint64_t value) {
+/* `size`: of a class; 0: none. */
+static void metric_value(struct out *o, const char *name, const char *suffix, const char *labels, uint64_t size,
+                         uint64_t value) {
 	put_str(o, "hakmem_");
 	put_str(o, name);
 	put_str(o, suffix);
+	bool labelled = labels[0] != '\0';
+	put_str(o, labelled || size != 0 ? "{" : "");
+	put_str(o, labels);
 	if (size != 0) {
-		put_str(o, "{size=\"");
+		put_str(o, labelled ? ",size=\"" : "size=\"");
 		put_dec(o, size);
-		put_str(o, "\"}");
+		put_str(o, "\"");
 	}
-	put_str(o, " ");
+	put_str(o, labelled || size != 0 ? "} " : " ");
 	put_dec(o, value);
 	put_str(o, "\n");
 }
 
-static void metric_row(struct out *o, const struct hak_stats *st, const struct stat_row *row) {
+static void metric_row(struct out *o, const struct metric_source *s, size_t n, const struct stat_row *row) {
 	bool counter = row->kind == COUNTER, bytes = row->unit == BYTES;
-	metric_head(o, row->name, bytes ? "bytes" : "", counter ? "counter" : "gauge", row->help);
 	const char *suffix = counter ? bytes ? "_bytes_total" : "_total" : bytes ? "_bytes" : "";
-	metric_value(o, row->name, suffix, 0, value_of(st, row));
-}
-
-static void metric_classes(struct out *o, const struct hak_stats *st, const char *name, size_t offset,
-                           const char *help) {
-	metric_head(o, name, "", "gauge", help);
-	for (size_t sc = 1; sc < st->classes; sc++) {
-		uint64_t value;
-		memcpy(&value, (const char *)&st->by_class[sc] + offset, sizeof value);
-		metric_value(o, name, "", st->by_class[sc].size, value);
+	bool begun = false;
+	for (size_t i = 0; i < n; i++) {
+		if (!is_shown(s[i].stats, row))
+			continue;
+		if (!begun)
+			metric_head(o, row->name, bytes ? "bytes" : "", counter ? "counter" : "gauge", row->help);
+		begun = true;
+		metric_value(o, row->name, suffix, s[i].labels, 0, value_of(s[i].stats, row));
 	}
 }
 
-void write_openmetrics(const struct hak_stats *st, put_fn *put, void *arg) {
+static void metric_classes(struct out *o, const struct metric_source *s, size_t n) {
+	static const struct {
+		char name[13];
+		uint8_t unit, offset;
+	} parts[] = {
+#define PART(member, unit) { "class_" #member, unit, offsetof(struct hak_stats_class, member) }
+		PART(slabs, NUMBER), PART(live, NUMBER), PART(cached, NUMBER), PART(free, NUMBER), PART(fresh, NUMBER),
+		PART(unused, BYTES),
+#undef PART
+	};
+	for (size_t part = 0; part < sizeof parts / sizeof *parts; part++) {
+		bool bytes = parts[part].unit == BYTES;
+		metric_head(o, parts[part].name, bytes ? "bytes" : "", "gauge", "of blocks of a size");
+		for (size_t i = 0; i < n; i++)
+			for (size_t sc = 1; sc < s[i].stats->classes; sc++) {
+				const struct hak_stats_class *c = &s[i].stats->by_class[sc];
+				uint64_t value;
+				memcpy(&value, (const char *)c + parts[part].offset, sizeof value);
+				metric_value(o, parts[part].name, bytes ? "_bytes" : "", s[i].labels, c->size, value);
+			}
+	}
+}
+
+void write_openmetrics(const struct metric_source *sources, size_t n, put_fn *put, void *arg) {
 	struct out o = { .put = put, .arg = arg };
 	for (size_t i = 0; i < ROWS; i++)
-		if (rows[i].kind != GROUP && is_shown(st, &rows[i]))
-			metric_row(&o, st, &rows[i]);
-	metric_classes(&o, st, "class_slabs", offsetof(struct hak_stats_class, slabs), "slabs of a size");
-	metric_classes(&o, st, "class_live", offsetof(struct hak_stats_class, live), "live blocks of a size");
-	metric_classes(&o, st, "class_cached", offsetof(struct hak_stats_class, cached), "cached blocks of a size");
-	metric_classes(&o, st, "class_free", offsetof(struct hak_stats_class, free), "free blocks of a size");
-	metric_classes(&o, st, "class_fresh", offsetof(struct hak_stats_class, fresh), "unused blocks of a size");
+		if (rows[i].kind != GROUP)
+			metric_row(&o, sources, n, &rows[i]);
+	metric_classes(&o, sources, n);
 	put_str(&o, "# EOF\n");
 	flush(&o);
 }
@@ -378,7 +418,7 @@ void write_xml(const struct hak_stats *st, put_fn *put, void *arg) {
 	put_str(&o, "<malloc version=\"hakmem-1\">\n<sizes>\n");
 	for (size_t sc = 1; sc < st->classes; sc++) {
 		const struct hak_stats_class *c = &st->by_class[sc];
-		if (c->slabs + c->live == 0)
+		if (!has_blocks(c))
 			continue;
 		put_str(&o, "<size class=\"");
 		put_dec(&o, c->size);

@@ -22,7 +22,12 @@ void write_json_open(const struct hak_stats *st, put_fn *put, void *arg);
 void write_json_heap(const struct reading_heap *h, put_fn *put, void *arg);
 void write_json_close(put_fn *put, void *arg);
 
-void write_openmetrics(const struct hak_stats *st, put_fn *put, void *arg);
+/* Of several processes what they have the same name for must stand together. */
+struct metric_source {
+	const struct hak_stats *stats;
+	const char *labels; /* as in braces, without them; may be empty */
+};
+void write_openmetrics(const struct metric_source *sources, size_t n, put_fn *put, void *arg);
 void write_xml(const struct hak_stats *st, put_fn *put, void *arg);
 
 #endif

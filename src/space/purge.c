@@ -143,7 +143,7 @@ static bool purge_superslab(struct superslab *ss) {
 	superslab_refile(ss);
 	int n = (int)count_ones32(mask);
 	space_count_dirty(-n);
-	hak_space.live += (size_t)n;
+	space_change_live(n);
 	lock_release(space_lock());
 	size_t calls;
 	uint32_t clean = purge_granules(ss, mask, &calls);

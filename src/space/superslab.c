@@ -145,8 +145,9 @@ struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *f
 void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty) {
 	ss->free |= mask;
 	ss->zero |= mask & ~dirty;
-	hak_space.live -= count_ones32(mask);
+	space_change_live(-(ptrdiff_t)count_ones32(mask));
 	space_count_dirty(count_ones32(dirty));
+	space_note_retained();
 	if (dirty != 0)
 		purge_enqueue(ss);
 	superslab_refile(ss);
@@ -251,6 +252,7 @@ bool superslab_grow(enum span_use use) {
 	pagemap_set(ss->base, SUPERSLAB_GRANULES, TAG_FREE, NULL);
 	ss->free = UINT32_MAX;
 	space_count_superslabs(1);
+	space_note_retained();
 	superslab_refile(ss);
 	return true;
 }
@@ -292,7 +294,7 @@ void superslab_rebuild(void) {
 	purge_reset();
 	space.plain = space.huge = (struct kind){ 0 }; /* regions may be half updated: given up */
 	space.unused.first = NULL;
-	hak_space.live = 0;
+	space_change_live(-(ptrdiff_t)hak_space.live);
 	space_count_superslabs(-(ptrdiff_t)hak_space.superslabs);
 	space_count_dirty(-(ptrdiff_t)hak_space.dirty);
 	for (struct superslab *ss = space.all; ss != NULL; ss = ss->next) {
@@ -304,7 +306,7 @@ void superslab_rebuild(void) {
 		}
 		ss->zero &= ss->free;
 		space_count_superslabs(1);
-		hak_space.live += SUPERSLAB_GRANULES;
+		space_change_live(SUPERSLAB_GRANULES);
 		superslab_put(ss, ss->free, ss->free & ~ss->zero);
 	}
 }

@@ -62,7 +62,7 @@ void span_shrink(struct span *span, size_t granules);
 /* Space counters, in granules; approximate for readers without the lock. */
 struct space_stats {
 	size_t superslabs; /* looked at without the lock, too */
-	size_t live;     /* in use */
+	size_t live;     /* in use; looked at without the lock, too */
 	size_t dirty;    /* free and maybe resident */
 	size_t purged;   /* purged, ever */
 	size_t purges;   /* calls of os_purge */
@@ -71,6 +71,8 @@ struct space_stats {
 	size_t large;    /* bytes of large blocks in SuperSlabs */
 	size_t big;      /* granules of large blocks with a mapping of their own */
 	size_t dirty_most, live_most; /* the most there were at a time */
+	size_t kept;     /* in BigCache; not under the lock, nor is the next */
+	size_t retained_most; /* of those, and free ones of SuperSlabs */
 	size_t threads;  /* that have a heap; not under the lock */
 	size_t locks, waits; /* times the lock was taken, and of those after waiting */
 };
@@ -86,8 +88,12 @@ HAK_INLINE void space_count_dirty(ptrdiff_t granules) {
 	if (hak_space.dirty > hak_space.dirty_most)
 		hak_space.dirty_most = hak_space.dirty;
 }
+HAK_INLINE void space_change_live(ptrdiff_t granules) {
+	/* Relaxed: for space_note_retained. */
+	__atomic_store_n(&hak_space.live, hak_space.live + (size_t)granules, __ATOMIC_RELAXED);
+}
 HAK_INLINE void space_count_live(size_t granules) {
-	hak_space.live += granules;
+	space_change_live((ptrdiff_t)granules);
 	if (hak_space.live > hak_space.live_most)
 		hak_space.live_most = hak_space.live;
 }
@@ -100,6 +106,20 @@ HAK_INLINE size_t space_superslabs(void) {
 }
 HAK_INLINE size_t space_big(void) {
 	return __atomic_load_n(&hak_space.big, __ATOMIC_RELAXED);
+}
+
+/* After retained memory has become more. Under the space lock or BigCache's: of what the others do meanwhile
+   a peak may be missed, or be off by that. */
+HAK_INLINE void space_note_retained(void) {
+	size_t live = __atomic_load_n(&hak_space.live, __ATOMIC_RELAXED);
+	ptrdiff_t retained = (ptrdiff_t)(space_superslabs() * SUPERSLAB_GRANULES - live +
+		__atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED));
+	if (retained > (ptrdiff_t)__atomic_load_n(&hak_space.retained_most, __ATOMIC_RELAXED))
+		__atomic_store_n(&hak_space.retained_most, (size_t)retained, __ATOMIC_RELAXED);
+}
+HAK_INLINE void space_set_kept(size_t granules) {
+	__atomic_store_n(&hak_space.kept, granules, __ATOMIC_RELAXED);
+	space_note_retained();
 }
 
 struct lock *space_lock(void);

@@ -4,6 +4,8 @@
 
 #include "tool/tool.h"
 
+const char *tool_command = "";
+
 __attribute__((format(printf, 1, 0))) static void say(const char *format, va_list arguments) {
 	fflush(stdout);
 	fputs("hakmem: ", stderr);
@@ -23,7 +25,7 @@ int misused(const char *format, ...) {
 	va_start(arguments, format);
 	say(format, arguments);
 	va_end(arguments);
-	fputs("Try 'hakmem --help'.\n", stderr);
+	fprintf(stderr, "Try 'hakmem%s%s --help'.\n", tool_command[0] != '\0' ? " " : "", tool_command);
 	return TOOL_USAGE;
 }
 

@@ -5,17 +5,36 @@
 
 #include "tool/commands.h"
 #include "tool/process.h"
+#include "tool/screen.h"
 #include "tool/settings.h"
 
-static int list(void) {
-	printf("%-20s %-10s %s\n", "SETTING", "DEFAULT", "MEANING");
-	for (const struct setting_info *s = settings; s->name != NULL; s++) {
-		printf("%-20s %-10s %s", s->name, s->initial, s->meaning);
-		if (s->words[0] != '\0')
-			printf(" [%s]", s->words);
-		putchar('\n');
+/* Words below each other from column `indent` on, on a terminal. */
+static void print_wrapped(const char *text, int indent) {
+	unsigned rows, columns;
+	screen_size(&rows, &columns);
+	size_t room = columns > 2U * (unsigned)indent && screen_is_terminal() ? columns - (unsigned)indent : SIZE_MAX;
+	while (strlen(text) > room) {
+		size_t end = room;
+		while (end > 0 && text[end] != ' ')
+			end--;
+		if (end == 0)
+			break;
+		printf("%.*s\n%*s", (int)end, text, indent, "");
+		text += end + 1;
 	}
-	puts("\nIn /etc/hakmem.conf: name = value. In the environment: HAKMEM_ and the name in capitals.");
+	puts(text);
+}
+
+static int list(void) {
+	enum { INDENT = 20 + 1 + 14 + 1 };
+	printf("%-20s %-14s %s\n", "SETTING", "DEFAULT", "MEANING");
+	for (const struct setting_info *s = settings; s->name != NULL; s++) {
+		char text[512];
+		snprintf(text, sizeof text, s->words[0] != '\0' ? "%s [%s]" : "%s", s->meaning, s->words);
+		printf("%-20s %-14s ", s->name, s->initial);
+		print_wrapped(text, INDENT);
+	}
+	puts("\nIn /etc/hakmem.conf: name = value.\nIn the environment: HAKMEM_ and the name in capitals.");
 	return TOOL_OK;
 }
 

@@ -28,6 +28,7 @@ static int preload(int argc, char **argv) {
 		fputs(command_preload.usage, stdout);
 		return TOOL_OK;
 	}
+	tool_command = command_preload.name;
 	return command_preload.run(argc, argv);
 }
 

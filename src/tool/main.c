@@ -77,6 +77,7 @@ static int dispatch(int argc, char **argv) {
 		fputs(command->usage, stdout);
 		return TOOL_OK;
 	}
+	tool_command = command->name;
 	return command->run(argc - 1, argv + 1);
 }
 

@@ -121,34 +121,54 @@ static char letter_of(const struct map *m, const struct map_cell *c) {
 	return c->percent >= 50 ? (char)(letter - 'a' + 'A') : letter;
 }
 
-/* The colour of a size on a terminal of 256 colours, of a fullness by its shade. */
-static void print_cell(const struct map *m, const struct map_cell *c, bool colours) {
-	static const uint8_t hues[] = { 21, 27, 33, 39, 45, 49, 46, 118, 190, 220, 208, 196 };
-	char letter = letter_of(m, c);
-	if (!colours) {
-		putchar(letter);
-		return;
+/* Of a terminal of 256 colours, which may be black or white; by band. */
+static const uint8_t band_hues[] = { 63, 27, 33, 39, 45, 49, 40, 112, 184, 220, 208, 196 };
+
+static int hue_of(const struct map *m, const struct map_cell *c) {
+	switch (c->kind) {
+	case MAP_SLAB: return band_hues[map_band(m->class_size[c->sc]) % sizeof band_hues];
+	case MAP_CLEAN: return 240;
+	case MAP_DIRTY: return 245;
+	case MAP_MOSAIC: return 201;
+	default: return 0; /* the terminal's own */
 	}
-	if (c->kind == MAP_SLAB)
-		printf("\033[%s38;5;%dm%c\033[0m", c->percent >= 90 ? "1;7;" : c->percent >= 50 ? "1;" : "",
-		       hues[map_band(m->class_size[c->sc]) % sizeof hues], letter);
-	else if (c->kind == MAP_CLEAN || c->kind == MAP_DIRTY)
-		printf("\033[38;5;%dm%c\033[0m", c->kind == MAP_CLEAN ? 238 : 245, letter);
+}
+
+static void print_letter(char letter, const char *weight, int hue, bool colours) {
+	if (colours && hue != 0)
+		printf("\033[%s38;5;%dm%c\033[0m", weight, hue, letter);
 	else
-		printf("\033[38;5;%dm%c\033[0m", c->kind == MAP_MOSAIC ? 201 : 255, letter);
+		putchar(letter);
+}
+
+/* The colour is that of the size, how full it is the weight. */
+static void print_cell(const struct map *m, const struct map_cell *c, bool colours) {
+	const char *weight = c->kind != MAP_SLAB || c->percent < 50 ? "" : c->percent < 90 ? "1;" : "1;7;";
+	print_letter(letter_of(m, c), weight, hue_of(m, c), colours);
 }
 
 void map_head(const struct map *m, char *to, size_t size) {
-	snprintf(to, size, "%s, SuperSlabs: %zu; large blocks beside them: %" PRIu64 " (%s), freed and kept: %" PRIu64
-	         " (%s)", m->title, m->rows, m->big, amount_of(m->big_bytes).text, m->kept,
-	         amount_of(m->kept_bytes).text);
+	snprintf(to, size, "%s, SuperSlabs: %zu; large blocks beside: %" PRIu64 " (%s), kept: %" PRIu64 " (%s)",
+	         m->title, m->rows, m->big, amount_of(m->big_bytes).text, m->kept, amount_of(m->kept_bytes).text);
 }
 
-static void print_legend(void) {
-	puts("a character per 64 KiB: a slab by its block size, in capitals if half full or more\n"
-	     "  a..l  up to 16 32 64 128 256 512 1K 2K 4K 8K 16K 32K bytes   %  of mixed sizes\n"
-	     "  [==   a large block   +  other use   :  free, may be resident   .  free, costs no memory\n"
-	     "a line per SuperSlab of 2 MiB, by address; huge: it asked for huge pages");
+static void print_legend(bool colours) {
+	printf("64 KiB each: a slab, by its block size; capitals: half full%s\n", colours ? "; reversed: 90 %" : "");
+	for (unsigned band = 0; band < sizeof band_hues; band++) {
+		fputs("  ", stdout);
+		print_letter(band_letters[band], "", band_hues[band], colours);
+		printf(band < 6 ? " %u" : " %uK", 16U << band >> (band < 6 ? 0 : 10));
+	}
+	puts("\n  % mixed sizes  [== large  + other  : free, may be resident  . free, no memory\n"
+	     "behind an address a SuperSlab of 2 MiB; huge: it asked for huge pages");
+}
+
+/* How many SuperSlabs a line takes: one where a program may read it. */
+static size_t per_line(void) {
+	enum { WIDTH = 12 + 1 + MAP_GRANULES + 5 + 2 };
+	unsigned rows, columns;
+	screen_size(&rows, &columns);
+	return screen_is_terminal() && columns >= 2 * WIDTH - 2 ? (columns + 2) / WIDTH : 1;
 }
 
 static void print_text(const struct map *m) {
@@ -158,12 +178,13 @@ static void print_text(const struct map *m) {
 	puts(head);
 	if (m->alone != 0)
 		printf("%zu slabs lie outside of SuperSlabs\n", m->alone);
-	print_legend();
+	print_legend(colours);
 	for (size_t i = 0; i < m->rows; i++) {
+		bool last = (i + 1) % per_line() == 0 || i + 1 == m->rows;
 		printf("%012" PRIx64 " ", m->row[i].base);
 		for (unsigned g = 0; g < MAP_GRANULES; g++)
 			print_cell(m, &m->row[i].cell[g], colours);
-		puts(m->row[i].huge ? " huge" : "");
+		printf("%s%s", m->row[i].huge ? " huge" : last ? "" : "     ", last ? "\n" : "  ");
 	}
 }
 

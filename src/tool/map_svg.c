@@ -4,11 +4,14 @@
 
 #include "tool/map.h"
 
-enum { CELL = 14, GAP = 2, LEFT = 120, TOP = 96, BANDS = 12, LEGEND_WIDTH = 64 };
+enum { CELL = 14, GAP = 2, LEFT = 120, TOP = 114, BANDS = 12, LEGEND_WIDTH = 64 };
 
-/* Blue for the smallest blocks to red for the largest. */
+#define FREE_CLEAN "#ececec"
+
+/* Blue for the smallest blocks to red for the largest, as far apart as the eye sees them. */
 static unsigned hue_of(unsigned band) {
-	return 240 - band * 240 / (BANDS - 1);
+	static const uint8_t hues[BANDS] = { 240, 218, 202, 188, 172, 145, 112, 80, 58, 43, 24, 0 };
+	return hues[band % BANDS];
 }
 
 static void rectangle(FILE *f, int x, int y, int width, int height, const char *fill) {
@@ -39,7 +42,7 @@ static void draw_slab(FILE *f, const struct map *m, const struct map_cell *c, in
 static void draw_cell(FILE *f, const struct map *m, const struct map_cell *c, int x, int y) {
 	switch (c->kind) {
 	case MAP_SLAB: draw_slab(f, m, c, x, y); break;
-	case MAP_CLEAN: rectangle(f, x, y, CELL, CELL, "#f4f4f4"); break;
+	case MAP_CLEAN: rectangle(f, x, y, CELL, CELL, FREE_CLEAN); break;
 	case MAP_DIRTY: rectangle(f, x, y, CELL, CELL, "#bbb"); break;
 	case MAP_MOSAIC:
 		rectangle(f, x, y, CELL, CELL, "#f7d4f7");
@@ -55,7 +58,7 @@ static void draw_legend(FILE *f) {
 	static const struct {
 		const char *fill, *words;
 	} others[] = { { "#c030c0", "mixed sizes" }, { "#333", "large block" }, { "#8a7a5a", "other" },
-	               { "#bbb", "free, dirty" }, { "#f4f4f4", "free, clean" } };
+	               { "#bbb", "free, dirty" }, { FREE_CLEAN, "free, clean" } };
 	for (unsigned band = 0; band < BANDS; band++) {
 		char fill[32], words[16];
 		int x = LEFT + (int)band * LEGEND_WIDTH;
@@ -71,7 +74,7 @@ static void draw_legend(FILE *f) {
 }
 
 void map_write_svg(const struct map *m, FILE *f) {
-	enum { COLUMN = LEFT + MAP_GRANULES * (CELL + GAP) + 20, PER_COLUMN = 64 };
+	enum { ROW = MAP_GRANULES * (CELL + GAP), COLUMN = LEFT + ROW + 60, PER_COLUMN = 64 };
 	int columns = (int)((m->rows + PER_COLUMN - 1) / PER_COLUMN);
 	int rows = m->rows < PER_COLUMN ? (int)m->rows : PER_COLUMN;
 	int width = (columns > 1 ? columns : 1) * COLUMN, height = TOP + rows * (CELL + GAP) + 20;
@@ -87,12 +90,16 @@ void map_write_svg(const struct map *m, FILE *f) {
 	text(f, 10, 51, "s", "slab, block size to:");
 	text(f, 10, 75, "s", "other granules:");
 	draw_legend(f);
+	text(f, 10, 99, "s", "A square is 64 KiB, filled as far as it is in use; a row is a SuperSlab of 2 MiB; huge: it asked for "
+	     "huge pages.");
 	for (size_t i = 0; i < m->rows; i++) {
 		int x = (int)(i / PER_COLUMN) * COLUMN, y = TOP + (int)(i % PER_COLUMN) * (CELL + GAP);
 		snprintf(words, sizeof words, "%012" PRIx64, m->row[i].base);
 		text(f, x + 10, y + 11, "a", words);
 		for (int g = 0; g < MAP_GRANULES; g++)
 			draw_cell(f, m, &m->row[i].cell[g], x + LEFT + g * (CELL + GAP), y);
+		if (m->row[i].huge)
+			text(f, x + LEFT + ROW + 4, y + 11, "a", "huge");
 	}
 	fputs("</svg>\n", f);
 }

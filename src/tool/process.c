@@ -126,6 +126,18 @@ static void read_resident(struct process *p) {
 	p->resident = pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* The system counts it late: it may lie below what is resident. */
+static void read_resident_peak(struct process *p) {
+	FILE *status = open_proc(p->pid, "status");
+	unsigned long long kib = 0;
+	char line[128];
+	while (status != NULL && fgets(line, sizeof line, status) != NULL && sscanf(line, "VmHWM: %llu", &kib) != 1)
+		;
+	if (status != NULL)
+		fclose(status);
+	p->resident_peak = kib * 1024 > p->resident ? kib * 1024 : p->resident;
+}
+
 /* May we read it? The list of its mappings can be open to us and its memory not. */
 static enum tool_exit try_memory(struct process *p) {
 	char byte;
@@ -160,11 +172,20 @@ enum tool_exit process_open(struct process *p, pid_t pid) {
 	enum tool_exit why = try_memory(p);
 	if (why == TOOL_OK)
 		why = find_descriptor(p, &address);
+	if (why == TOOL_OK)
+		read_resident_peak(p);
 	return why == TOOL_OK ? process_why(p, reading_open(&p->reading, address)) : why;
 }
 
 enum tool_exit process_stats(struct process *p, struct hak_stats *stats) {
 	return process_why(p, reading_stats(&p->reading, stats));
+}
+
+bool process_setting(const struct process *p, const char *name, struct reading_setting *s) {
+	for (unsigned row = 0; reading_setting(&p->reading, row, s); row++)
+		if (strcmp(s->name, name) == 0)
+			return true;
+	return false;
 }
 
 enum tool_exit process_complain(const struct process *p, enum tool_exit why) {

@@ -11,7 +11,7 @@
 struct process {
 	pid_t pid;
 	char name[64];     /* of the program; "?" if it is not known */
-	uint64_t resident; /* bytes, as the system counts: all of the process */
+	uint64_t resident, resident_peak; /* bytes, as the system counts: all of the process */
 	uint64_t reads;    /* that may follow: a process that wants to can give us lists without end */
 	struct reading reading;
 	struct reading_room room;
@@ -25,6 +25,9 @@ enum tool_exit process_why(const struct process *p, enum reading_result result);
 
 /* The statistics of an opened process. */
 enum tool_exit process_stats(struct process *p, struct hak_stats *stats);
+
+/* The value of a setting in an opened process. False: it has no such setting. */
+bool process_setting(const struct process *p, const char *name, struct reading_setting *setting);
 
 /* One line about what process_open or process_stats answered. Returns the answer. */
 enum tool_exit process_complain(const struct process *p, enum tool_exit why);

@@ -12,18 +12,10 @@
 #include "tool/commands.h"
 #include "tool/process.h"
 
-enum { SECONDS = 10, SECONDS_MOST = 1000000 };
+enum { SECONDS = 10, SECONDS_MOST = 1000000, LOOK_MS = 100, LOOKS = 50 };
 
-/* The value of a setting in the process. False: it has no such setting. */
-static bool setting_of(const struct process *p, const char *name, struct reading_setting *s) {
-	for (unsigned row = 0; reading_setting(&p->reading, row, s); row++)
-		if (strcmp(s->name, name) == 0)
-			return true;
-	return false;
-}
-
-static void pause_for(long seconds) {
-	struct timespec left = { .tv_sec = seconds };
+static void pause_for(long ms) {
+	struct timespec left = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
 	while (nanosleep(&left, &left) != 0 && errno == EINTR)
 		;
 }
@@ -57,17 +49,22 @@ static int profile(const struct process *p, int number, const char *pattern, lon
 	int code = send(p, number);
 	if (code != TOOL_OK)
 		return code;
-	pause_for(seconds);
+	pause_for(1000 * seconds);
 	code = send(p, number);
-	/* A thread of the process has to run for it. */
-	for (int i = 0; code == TOOL_OK && i < 5; i++) {
-		pause_for(i != 0);
-		if (stat(path, &st) == 0 && st.st_mtime >= begun && st.st_size > 0) {
-			char *shown = realpath(path, real) != NULL ? real : path;
-			make_printable(shown);
-			puts(shown);
-			return TOOL_OK;
+	/* A thread of the process has to run for it. It is written once it has stopped growing. */
+	off_t before = 0;
+	for (int i = 0; code == TOOL_OK && i < LOOKS; i++) {
+		pause_for(LOOK_MS);
+		if (stat(path, &st) != 0 || st.st_mtime < begun)
+			continue;
+		if (st.st_size == 0 || st.st_size != before) {
+			before = st.st_size;
+			continue;
 		}
+		char *shown = realpath(path, real) != NULL ? real : path;
+		make_printable(shown);
+		puts(shown);
+		return TOOL_OK;
 	}
 	make_printable(path);
 	if (code == TOOL_OK)
@@ -104,7 +101,15 @@ static int run(int argc, char **argv) {
 	enum tool_exit why = process_open(&p, pid);
 	if (why != TOOL_OK)
 		return (int)process_complain(&p, why);
-	if (!setting_of(&p, "sample_signal", &number) || !setting_of(&p, "sample_file", &file) ||
+	for (int i = 0; i < 2; i++) {
+		static const char *const names[] = { "disable", "secure" };
+		if (process_setting(&p, names[i], &number) && atoi(number.value) != 0) {
+			complain("process %d (%s) has %s = %s: nothing can be sampled there", (int)pid, p.name, names[i],
+			         number.value);
+			return TOOL_FAILED;
+		}
+	}
+	if (!process_setting(&p, "sample_signal", &number) || !process_setting(&p, "sample_file", &file) ||
 	    atoi(number.value) == 0) {
 		complain("process %d was not started with a signal for this: HAKMEM_SAMPLE_SIGNAL=12 for example", (int)pid);
 		return TOOL_FAILED;

@@ -15,6 +15,7 @@ struct wish {
 	enum hak_stats_format format;
 	double watch; /* seconds; 0: once */
 	int shown;    /* processes */
+	struct source *source; /* as many, if they are to be written together */
 };
 
 static void put(void *arg, const char *text, size_t length) {
@@ -31,8 +32,8 @@ static void print_json(const struct process *p, const struct hak_stats *st) {
 	printf("{\"pid\":%d,\"program\":\"", (int)p->pid);
 	for (const char *c = p->name; *c != '\0'; c++)
 		printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-	printf("\",\"version\":\"%s\",\"rss\":%llu,\"stats\":", p->reading.version,
-	       (unsigned long long)p->resident);
+	printf("\",\"version\":\"%s\",\"rss\":%llu,\"rss_peak\":%llu,\"stats\":", p->reading.version,
+	       (unsigned long long)p->resident, (unsigned long long)p->resident_peak);
 	write_json_open(st, put, NULL);
 	reading_heaps(&p->reading, &heap, print_json_heap, NULL);
 	write_json_close(put, NULL);
@@ -53,6 +54,37 @@ static enum tool_exit show_threads(const struct process *p) {
 	return process_why(p, reading_heaps(&p->reading, &heap, print_heap, NULL));
 }
 
+/* ---- metrics of several processes, which are written together ---- */
+
+struct source {
+	struct hak_stats stats;
+	char labels[192];
+};
+
+static void add_source(struct wish *w, const struct process *p, const struct hak_stats *st) {
+	struct source *more = realloc(w->source, (size_t)(w->shown + 1) * sizeof *more);
+	if (more == NULL)
+		return;
+	w->source = more;
+	struct source *s = &more[w->shown++];
+	s->stats = *st;
+	int n = snprintf(s->labels, sizeof s->labels, "pid=\"%d\",program=\"", (int)p->pid);
+	for (const char *c = p->name; *c != '\0'; c++)
+		n += sprintf(s->labels + n, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+	strcpy(s->labels + n, "\"");
+}
+
+static void print_sources(struct wish *w) {
+	struct metric_source *sources = calloc((size_t)w->shown + 1, sizeof *sources);
+	for (int i = 0; sources != NULL && i < w->shown; i++)
+		sources[i] = (struct metric_source){ &w->source[i].stats, w->source[i].labels };
+	if (sources != NULL)
+		write_openmetrics(sources, (size_t)w->shown, put, NULL);
+	free(sources);
+	free(w->source);
+	w->source = NULL;
+}
+
 /* ---- in all ---- */
 
 static void print_stats(const struct process *p, const struct hak_stats *st, enum hak_stats_format format) {
@@ -60,9 +92,12 @@ static void print_stats(const struct process *p, const struct hak_stats *st, enu
 		print_json(p, st);
 		return;
 	}
+	struct reading_setting disable;
 	if (format == HAK_STATS_TEXT)
-		printf("%s[%d], HAKMEM %s, %s resident in all\n", p->name, (int)p->pid, p->reading.version,
-		       amount_of(p->resident).text);
+		printf("%s[%d], HAKMEM %s, %s resident in all, at most %s\n", p->name, (int)p->pid, p->reading.version,
+		       amount_of(p->resident).text, amount_of(p->resident_peak).text);
+	if (format == HAK_STATS_TEXT && process_setting(p, "disable", &disable) && strcmp(disable.value, "1") == 0)
+		puts("disable = 1: libc's allocator serves it");
 	hak_stats_write(st, format, put, NULL);
 }
 
@@ -77,7 +112,9 @@ static enum tool_exit show(struct wish *w, pid_t pid) {
 	}
 	if (why == TOOL_OK)
 		why = process_stats(&p, &st);
-	if (why == TOOL_OK) {
+	if (why == TOOL_OK && w->all && w->format == HAK_STATS_OPENMETRICS) {
+		add_source(w, &p, &st);
+	} else if (why == TOOL_OK) {
 		print_stats(&p, &st, w->format);
 		w->shown++;
 	} else if (!w->all) {
@@ -94,6 +131,8 @@ static void show_one_of_all(void *arg, pid_t pid) {
 static enum tool_exit show_all(struct wish *w) {
 	w->shown = 0;
 	process_each(show_one_of_all, w);
+	if (w->source != NULL)
+		print_sources(w);
 	if (w->shown > 0)
 		return TOOL_OK;
 	complain("no process that may be read uses HAKMEM");

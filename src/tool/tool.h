@@ -30,6 +30,9 @@ struct command {
 	int (*run)(int argc, char **argv);
 };
 
+/* The name of the one that runs; "" before it does. */
+extern const char *tool_command;
+
 /* One line "hakmem: ..." on standard error. */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 

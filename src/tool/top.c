@@ -13,6 +13,7 @@ struct row {
 	char name[64];
 	uint64_t rss, committed, live, idle, unused;
 	uint64_t worst; /* size of the class that has the most idle and unused bytes; 0: none */
+	uint64_t worst_bytes;
 	uint64_t heaps;
 };
 
@@ -34,17 +35,15 @@ static int compare(const void *a, const void *b) {
 	return vx < vy ? 1 : vx > vy ? -1 : (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-static uint64_t worst_class(const struct hak_stats *st) {
-	uint64_t most = 0, size = 0;
+static void find_worst(struct row *r, const struct hak_stats *st) {
 	for (size_t sc = 1; sc < st->classes; sc++) {
 		const struct hak_stats_class *c = &st->by_class[sc];
 		uint64_t waste = (c->cached + c->free) * c->size + c->unused;
-		if (waste > most) {
-			most = waste;
-			size = c->size;
+		if (waste > r->worst_bytes) {
+			r->worst_bytes = waste;
+			r->worst = c->size;
 		}
 	}
-	return size;
 }
 
 static void add(void *arg, pid_t pid) {
@@ -55,8 +54,8 @@ static void add(void *arg, pid_t pid) {
 		return;
 	enum tool_exit why = process_open(&p, pid);
 	rows->denied += why == TOOL_NO_PERMISSION;
-	if (why != TOOL_OK || process_stats(&p, &st) != TOOL_OK)
-		return;
+	if (why != TOOL_OK || process_stats(&p, &st) != TOOL_OK || st.committed + st.live == 0)
+		return; /* the last: the library is there, but another allocator serves */
 	if (rows->count == rows->room) {
 		size_t room = rows->room != 0 ? 2 * rows->room : 64;
 		struct row *more = realloc(rows->row, room * sizeof *more);
@@ -67,8 +66,9 @@ static void add(void *arg, pid_t pid) {
 	}
 	struct row *r = &rows->row[rows->count++];
 	*r = (struct row){ .pid = pid, .rss = p.resident, .committed = st.committed, .live = st.live,
-	                   .idle = st.cached + st.slab_free + st.dirty + st.bigcache, .unused = st.unused,
-	                   .worst = worst_class(&st), .heaps = st.threads };
+	                   .idle = st.cached + st.slab_free + st.mosaic_free + st.dirty + st.bigcache,
+	                   .unused = st.unused, .heaps = st.threads };
+	find_worst(r, &st);
 	memcpy(r->name, p.name, sizeof r->name);
 }
 
@@ -82,6 +82,14 @@ static const char *colour(bool on, unsigned percent) {
 	return !on ? "" : percent >= 50 ? "\033[31m" : percent >= 25 ? "\033[33m" : "\033[32m";
 }
 
+/* Of the column with the name: what 80 columns leave, and on a wide terminal all of it. */
+static int name_width(void) {
+	enum { LEAST = 13, MOST = 15 }; /* the system keeps no more */
+	unsigned rows, columns;
+	screen_size(&rows, &columns);
+	return columns <= 80 ? LEAST : columns - 80 > MOST - LEAST ? MOST : (int)columns - 80 + LEAST;
+}
+
 static void print_head(const struct rows *rows, bool colours) {
 	uint64_t rss = 0, live = 0, waste = 0;
 	for (size_t i = 0; i < rows->count; i++) {
@@ -89,22 +97,23 @@ static void print_head(const struct rows *rows, bool colours) {
 		live += rows->row[i].live;
 		waste += waste_of(&rows->row[i]);
 	}
-	printf("%zu process%s HAKMEM: %s resident, %s live, %s idle or unused", rows->count,
+	printf("%zu process%s HAKMEM: %s resident, %s live, %s wasted", rows->count,
 	       rows->count == 1 ? " uses" : "es use", amount_of(rss).text, amount_of(live).text, amount_of(waste).text);
 	if (rows->denied != 0)
-		printf("; %zu may not be read", rows->denied);
-	printf("\n%s%8s %-15s %7s %7s %7s %7s %7s %5s %7s %6s%s\n", colours ? "\033[1m" : "", "PID", "PROGRAM",
-	       "RSS", "MAPPED", "LIVE", "IDLE", "UNUSED", "WASTE", "WORST", "HEAPS", colours ? "\033[0m" : "");
+		printf("; %zu unreadable", rows->denied);
+	printf("\n%s%7s %-*s %5s %6s %5s %5s %6s %5s %5s  %s%s\n", colours ? "\033[1m" : "", "PID", name_width(),
+	       "PROGRAM", "RSS", "MAPPED", "LIVE", "IDLE", "UNUSED", "WASTE", "HEAPS", "WORST", colours ? "\033[0m" : "");
 }
 
 static void print_row(const struct row *r, bool colours) {
-	char worst[24] = "-";
+	char worst[40] = "-";
+	int width = name_width();
 	if (r->worst != 0)
-		snprintf(worst, sizeof worst, "%llu", (unsigned long long)r->worst);
-	printf("%8d %-15.15s %7s %7s %7s %7s %7s %s%4u%%%s %7s %6llu\n", (int)r->pid, r->name, amount_of(r->rss).text,
-	       amount_of(r->committed).text, amount_of(r->live).text, amount_of(r->idle).text,
-	       amount_of(r->unused).text, colour(colours, idle_percent(r)), idle_percent(r), colours ? "\033[0m" : "",
-	       worst, (unsigned long long)r->heaps);
+		snprintf(worst, sizeof worst, "%llu (%s)", (unsigned long long)r->worst, amount_of(r->worst_bytes).text);
+	printf("%7d %-*.*s %5s %6s %5s %5s %6s %s%4u%%%s %5llu  %s\n", (int)r->pid, width, width, r->name,
+	       amount_of(r->rss).text, amount_of(r->committed).text, amount_of(r->live).text,
+	       amount_of(r->idle).text, amount_of(r->unused).text, colour(colours, idle_percent(r)),
+	       idle_percent(r), colours ? "\033[0m" : "", (unsigned long long)r->heaps, worst);
 }
 
 static void print_once(size_t most, bool clear) {
@@ -157,7 +166,7 @@ const struct command command_top = {
 	         "\n"
 	         "RSS: resident memory of the process. MAPPED: by HAKMEM. LIVE: blocks that the program has.\n"
 	         "IDLE: free blocks and free memory kept. UNUSED: bytes of live blocks that were not asked for, an\n"
-	         "estimate. WASTE: idle and unused, of all. WORST: block size with the most of both. HEAPS: with a\n"
-	         "thread.\n",
+	         "estimate. WASTE: idle and unused, of live and idle. HEAPS: with a thread. WORST: the block size\n"
+	         "with the most idle and unused, and how much.\n",
 	.run = run,
 };

@@ -156,7 +156,8 @@ static void mallinfo2_agrees_with_stats(void **state)
 	assert_int_equal(info.uordblks + info.hblkhd, stats.live);
 	assert_int_equal(info.hblkhd, stats.l25 + stats.l2);
 	assert_int_equal(info.hblks, stats.l25_blocks + stats.l2_blocks);
-	assert_int_equal(info.fordblks, stats.cached + stats.slab_free + stats.slab_fresh + stats.retained);
+	assert_int_equal(info.fordblks, stats.cached + stats.slab_free + stats.slab_fresh + stats.mosaic_free +
+	                 stats.retained);
 	assert_int_equal(info.keepcost, stats.dirty);
 }
 

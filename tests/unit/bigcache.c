@@ -72,6 +72,8 @@ static void freed_span_serves_next_request(void **state)
 
 	large_free(l);
 	assert_int_equal(bigcache_bytes(), 3 * HAK_MIB);
+	assert_int_equal(hak_space.kept, 3 * HAK_MIB / GRANULE);
+	assert_true(hak_space.retained_most >= hak_space.kept);
 	l = take(3);
 	assert_true(base_of(l) == base);
 	assert_int_equal(hak_bigcache_stats.hits, hits + 1);

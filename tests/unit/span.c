@@ -128,6 +128,7 @@ static void spans_random_use_matches_model(void **state)
 		step(&outs[next_random(&seed) % SLOTS]);
 		assert_int_equal(hak_space.live, granules_out);
 		assert_true(hak_space.live + hak_space.dirty <= hak_space.superslabs * SUPERSLAB_GRANULES);
+		assert_true(hak_space.superslabs * SUPERSLAB_GRANULES - hak_space.live <= hak_space.retained_most);
 		if (i % 500 == 0)
 			purge_all(next_random(&seed) % (4 * HAK_MIB));
 		if (i % 1501 == 0)
