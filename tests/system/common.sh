@@ -62,6 +62,7 @@ begin() {
 	trap finish EXIT
 	trap 'fail interrupted; exit' HUP INT TERM
 	need_on_host mmdebstrap:mmdebstrap git:git mountpoint:util-linux
+	commit=$(git -c safe.directory='*' -C "$source" rev-parse HEAD) || exit
 }
 
 inside() {
@@ -103,11 +104,14 @@ make_root() {
 
 # ---- HAKMEM's packages ----
 
-# The last commit, as a user other than root will build it.
+# The commit that was the last when the test began.
+archive_source() { git -c safe.directory='*' -C "$source" archive "$commit"; }
+
+# As a user other than root will build it.
 export_source() {
 	inside useradd --create-home --home-dir /build builder &&
 		install -d "$root/build/hakmem" &&
-		git -c safe.directory='*' -C "$source" archive HEAD | tar -x -C "$root/build/hakmem" &&
+		archive_source | tar -x -C "$root/build/hakmem" &&
 		inside chown -R builder:builder /build
 }
 
