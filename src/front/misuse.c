@@ -196,7 +196,7 @@ static bool has_plausible_link(uintptr_t block) {
 	uintptr_t next = link_decode(block_link(block));
 	const struct slab *target = link_target(next);
 	/* Ends differ: of a slab, perhaps a deleted one, of a bin that was emptied. */
-	return link_is_end(next) || (target != NULL && slab_has_block(target, next));
+	return link_is_our_end(next) || (target != NULL && slab_has_block(target, next));
 }
 
 /* Walks a list that other threads may be changing: a wrong turn ends the walk, nothing worse. `sc`: the

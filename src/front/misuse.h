@@ -33,10 +33,9 @@ HAK_INLINE bool misuse_check_block(enum misuse_op op, const struct slab *s, uint
 HAK_COLD bool misuse_end(unsigned sc);
 
 /* `end` is what a list of free blocks of class `sc` (0: any) came to: is it an end, or did the program write
-   to a block after it had freed it? Ends lie at granules (slab_end, heap_bin_end), and what a program
-   writes decodes to one with odds of 2^-32. */
+   to a block after it had freed it? */
 HAK_INLINE bool misuse_check_end(unsigned sc, uintptr_t end) {
-	if (HAK_UNLIKELY(end % GRANULE != 1 || end >> 48 != 0))
+	if (HAK_UNLIKELY(!link_is_our_end(end)))
 		return misuse_end(sc);
 	return true;
 }

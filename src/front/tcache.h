@@ -3,8 +3,8 @@
  * The thread cache: per class a bin of free blocks, and the fast paths of malloc and free.
  *
  * Thread-local, touched by its thread alone. All zero is the inert state, before a thread's first
- * allocation and after its teardown: every bin reads as empty (a head of 0 decodes to an odd
- * address), and tag 0 makes free either miss or land in bin 0, whose magic 0 refuses every block.
+ * allocation and after its teardown: every bin reads as empty (a head of 0 decodes to no
+ * block), and tag 0 makes free either miss or land in bin 0, whose magic 0 refuses every block.
  * So a mode in which a thread must not be served here is data, not a branch.
  *
  * A bin:
