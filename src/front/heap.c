@@ -9,6 +9,7 @@
 #include "front/bigcache.h"
 #include "front/heap_slabs.h"
 #include "front/holes.h"
+#include "front/misuse.h"
 #include "front/quarantine.h"
 #include "front/sampling.h"
 #include "front/secure.h"
@@ -291,11 +292,16 @@ static void set_spare(struct heap_class *hc, const struct bin *b) {
 
 /* The bin and the spare blocks are two magazines (Bonwick): a program that frees and allocates around a
    full bin does not move the same blocks home and back. */
-static void *take_spare(struct heap_class *hc, struct bin *b) {
+static void *take_spare(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	struct bin *b = &h->bins[sc];
 	b->head = hc->spare;
 	b->room = hc->capacity - (int32_t)hc->spare_count;
 	hc->spare_count = 0;
-	return bin_pop(b);
+	void *p = bin_pop(b);
+	if (HAK_UNLIKELY(p == NULL))
+		misuse_end(sc);
+	return p;
 }
 
 void heap_make_room(struct heap *h, unsigned sc) {
@@ -477,7 +483,9 @@ static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 	if (hc->spare_count != 0) {
 		COUNT(h->count.refill_spare);
 		grow_after_swaps(h, sc);
-		return take_spare(hc, &h->bins[sc]);
+		void *p = take_spare(h, sc);
+		if (HAK_LIKELY(p != NULL))
+			return p;
 	}
 	grow_after_overrun(h, sc);
 	for (;;) {
