@@ -49,6 +49,9 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	/* What is freed is zeroed from level 1 of hardening on. */
 	if (p != NULL && zero && !is_zero && !secure_is_on())
 		memset(p, 0, hak_size_classes[sc].size);
+	/* Hardened, where the list leads is looked at before anybody goes there. */
+	if (secure_is_on() && !misuse_check_link(sc, link_decode(h->bins[sc].head)))
+		heap_empty_bin(h, sc);
 	return p;
 }
 

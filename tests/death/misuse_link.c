@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Writes to freed blocks that hit the links of free lists. What is no address of a block decodes to the end of
- * a list that it is not, and is told when the list comes to it; hardened, it is told from the block.
+ * a list that it is not, and is told when the list comes to it; hardened, it is told from the block, and so
+ * are addresses of what is not on the list.
  */
 #include "misuse.h"
 
@@ -163,6 +164,45 @@ static void shifted(size_t size)
 	take_many(size);
 }
 
+static void nowhere(size_t size)
+{
+	altered(size, (uintptr_t)1 << 41);
+}
+
+static void inside_block(size_t size)
+{
+	altered(size, 16);
+}
+
+static void live_block(size_t size)
+{
+	uintptr_t live = (uintptr_t)take(size);
+
+	skip_hardened();
+	*(uintptr_t *)opaque((void *)live) = live;
+	take_all(size);
+	free_all(NULL);
+	/* The last leads to the one before. */
+	*(volatile uintptr_t *)opaque(blocks[COUNT - 1]) ^= (uintptr_t)blocks[COUNT - 2] ^ live;
+	for (size_t i = 0; i < COUNT; i++)
+		CHECK(take(size) != (void *)live);
+}
+
+/* Before, they lie in two bins' worth of blocks and more: what is too much goes home. */
+static void freed_after(size_t size)
+{
+	enum { MANY = 3000 };
+	static char *others[MANY];
+
+	for (size_t i = 0; i < MANY; i++)
+		others[i] = take(size);
+	take_all(size);
+	free_all(NULL);
+	alter_all(16);
+	for (size_t i = 0; i < MANY; i++)
+		free(others[i]);
+}
+
 /* What a string of the block before does that is too long by its end. */
 static void low_byte_zero(size_t size)
 {
@@ -208,5 +248,9 @@ const struct misuse link_cases[] = {
 	{"link_of_freed_block_pointed_to_block_and_tagged", SMALL, tagged_pointer},
 	{"link_of_freed_block_with_bit_flipped", SMALL, one_bit},
 	{"link_of_freed_block_shifted", SMALL, shifted},
+	{"link_of_freed_block_led_inside_block_before_free", SMALL, freed_after},
+	{"link_of_freed_block_led_nowhere", SMALL, nowhere, 1},
+	{"link_of_freed_block_led_inside_block", SMALL, inside_block, 1},
+	{"link_of_freed_block_led_to_live_block", SMALL, live_block, 1},
 	{NULL, 0, NULL},
 };
