@@ -147,6 +147,20 @@ static void say_address(const siginfo_t *info) {
 	line_write(&l);
 }
 
+/* A free block's first word says where the next one is. */
+static void say_list(const siginfo_t *info) {
+	size_t size = has_address(info) ? misuse_list_leads_to((uintptr_t)info->si_addr) : 0;
+	struct line l;
+	if (size == 0)
+		return;
+	line_begin(&l);
+	line_str(&l, "write after free to a ");
+	line_dec(&l, size);
+	line_str(&l, "-byte block: the list of free ones leads to ");
+	line_ptr(&l, info->si_addr);
+	line_write(&l);
+}
+
 static void line_count(struct line *l, const char *name, uint64_t count) {
 	if (count == 0)
 		return;
@@ -202,6 +216,7 @@ static void handle(int number, siginfo_t *info, void *context) {
 	int none = 0;
 	if (atomic_compare_exchange_strong(&reporting, &none, os_thread_id())) {
 		say_address(info);
+		say_list(info);
 		say_thread();
 		atomic_store(&reporting, 0);
 	}
