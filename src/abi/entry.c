@@ -58,12 +58,22 @@ static bool is_libcs(enum misuse_op op, const void *ptr) {
 	return libc_may_own(ptr) || misuse_invalid(op, (uintptr_t)ptr);
 }
 
+/* Of a thread that frees. The bins that it frees into take blocks from here on only if it has a heap; one that
+   frees before it allocates anything does not need one, but for the quarantine. */
+static struct heap *heap_to_free(void) {
+	struct heap *h = hak_tcache.heap;
+	if (HAK_LIKELY(h != NULL) || !secure_has_canaries())
+		return h;
+	int saved = errno;
+	h = lifecycle_heap();
+	errno = saved;
+	return h;
+}
+
 HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 	if (ptr == NULL)
 		return;
-	/* The bins this thread frees into take blocks from here on only if it has a heap; a thread that
-	   frees before it allocates anything does not need one. */
-	struct heap *h = hak_tcache.heap;
+	struct heap *h = heap_to_free();
 	if (h != NULL) {
 		heap_enter(h);
 		h->caller = caller;

@@ -312,6 +312,22 @@ static void written_after_free_and_others(size_t size)
 		free(take(size));
 }
 
+static void *write_and_end(void *p)
+{
+	free(p);
+	poke(p);
+	return NULL;
+}
+
+/* What its quarantine holds is looked at when a thread ends. */
+static void written_after_free_by_thread_that_ends(size_t size)
+{
+	char *p = take(size);
+
+	expect_block("write after free to ", p, size, "");
+	in_thread(write_and_end, p);
+}
+
 static void written_after_realloc(size_t size)
 {
 	char *p = take(size), *moved = realloc(p, size * 3);
@@ -616,6 +632,7 @@ const struct misuse hardened_cases[] = {
 	{"first_byte_written_after_free", SMALL, first_written_after_free, 2},
 	{"last_byte_written_after_free", SMALL, last_written_after_free, 2},
 	{"block_written_after_free_and_others_taken", SMALL, written_after_free_and_others, 2},
+	{"block_written_after_free_by_thread_that_ends", SMALL, written_after_free_by_thread_that_ends, 2},
 	{"block_written_after_realloc", SMALL, written_after_realloc, 2},
 	{"aligned_block_written_after_free", SMALL, aligned_written_after_free, 2},
 	{"block_written_after_free_in_child", SMALL, written_in_child_after_free, 2},
