@@ -32,6 +32,12 @@ static void *alloc_first(struct heap *h, unsigned sc, size_t align) {
 	return nursery_alloc(sc);
 }
 
+/* Its list leads to what is not the heap's. */
+HAK_COLD static void drop_bin(struct heap *h, unsigned sc) {
+	misuse_end(sc);
+	heap_empty_bin(h, sc);
+}
+
 static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	bool is_zero = false;
 	uintptr_t head = h->bins[sc].head; /* once: a signal handler may come in between, and may free */
@@ -50,8 +56,8 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	if (p != NULL && zero && !is_zero && !secure_is_on())
 		memset(p, 0, hak_size_classes[sc].size);
 	/* Hardened, where the list leads is looked at before anybody goes there. */
-	if (secure_is_on() && !misuse_check_link(sc, link_decode(h->bins[sc].head)))
-		heap_empty_bin(h, sc);
+	if (secure_is_on() && HAK_UNLIKELY(!bin_is_sound(&h->bins[sc], h->tag | sc << SC_CODE_SHIFT)))
+		drop_bin(h, sc);
 	return p;
 }
 
@@ -119,13 +125,14 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 		if (guarded != NULL)
 			return guarded;
 	}
-	void *p = try_alloc(h, size, align, zero);
-	if (HAK_LIKELY(p != NULL))
-		return p;
-	/* The system has no more: give back what nobody needs and ask once more. */
-	release_caches(h, 0);
-	purge_release_empty();
-	return try_alloc(h, size, align, zero);
+	for (bool again = false;; again = true) {
+		void *p = try_alloc(h, size, align, zero);
+		if (HAK_LIKELY(p != NULL) || again)
+			return p;
+		/* The system has no more: give back what nobody needs and ask once more. */
+		release_caches(h, 0);
+		purge_release_empty();
+	}
 }
 
 size_t good_size(size_t size) {

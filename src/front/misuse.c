@@ -191,21 +191,11 @@ static bool is_block_of(const struct slab *s, uintptr_t addr, unsigned sc) {
 	return slab_has_block(s, addr) && slab_class_at(s, addr) == sc;
 }
 
-static bool is_sound_link(unsigned sc, uintptr_t decoded) {
-	if (link_is_our_end(decoded))
-		return true;
-	const struct slab *s = link_target(decoded);
-	return s != NULL && is_block_of(s, decoded, sc);
-}
-
-bool misuse_check_link(unsigned sc, uintptr_t decoded) {
-	return HAK_LIKELY(is_sound_link(sc, decoded)) || misuse_end(sc);
-}
-
 size_t misuse_list_leads_to(uintptr_t addr) {
 	const struct heap *h = hak_tcache.heap;
+	const struct slab *s = link_target(addr);
 	for (unsigned sc = 1; h != NULL && h->bins != NULL && sc < SC_COUNT; sc++)
-		if (link_decode(h->bins[sc].head) == addr && !is_sound_link(sc, addr))
+		if (link_decode(h->bins[sc].head) == addr && (s == NULL || !is_block_of(s, addr, sc)))
 			return hak_size_classes[sc].size;
 	return 0;
 }

@@ -40,9 +40,6 @@ HAK_INLINE bool misuse_check_end(unsigned sc, uintptr_t end) {
 	return true;
 }
 
-/* Is what a link in a list of class `sc` decodes to an end, or a block of that class? */
-bool misuse_check_link(unsigned sc, uintptr_t decoded);
-
 /* The size of the blocks on the thread's list that leads to `addr`, which is no block of that size; 0: none
    does. */
 size_t misuse_list_leads_to(uintptr_t addr);

@@ -68,6 +68,15 @@ HAK_INLINE void *bin_take(struct bin *b, uintptr_t head) {
 	return (void *)block;
 }
 
+/* Does the bin lead to a block of a slab with this tag, or to an end? */
+HAK_INLINE bool bin_is_sound(const struct bin *b, uint32_t tag) {
+	uintptr_t block = link_decode(b->head);
+	uint32_t remainder = (uint16_t)block * b->magic;
+	if (link_is_end(block))
+		return link_is_our_end(block);
+	return pagemap_tag(block) == tag && remainder < b->magic;
+}
+
 HAK_INLINE void *bin_pop(struct bin *b) {
 	return bin_take(b, b->head);
 }
