@@ -132,6 +132,16 @@ static bool has_address(const siginfo_t *info) {
 	return info->si_signo != SIGABRT && info->si_code > 0 && info->si_code != SI_KERNEL;
 }
 
+/* A free block's first word leads to the next one. */
+static void line_culprit(struct line *l, uintptr_t addr) {
+	size_t size = misuse_list_leads_to(addr);
+	if (size == 0)
+		return;
+	line_str(l, "; a ");
+	line_dec(l, size);
+	line_str(l, "-byte block written to after its free leads there");
+}
+
 static void say_address(const siginfo_t *info) {
 	struct line l;
 	line_begin(&l);
@@ -141,23 +151,10 @@ static void say_address(const siginfo_t *info) {
 		line_ptr(&l, info->si_addr);
 		line_str(&l, " ");
 		crash_describe(&l, (uintptr_t)info->si_addr);
+		line_culprit(&l, (uintptr_t)info->si_addr);
 	} else {
 		line_str(&l, info->si_code > 0 ? ": an address that is no address" : ": sent, not by an access to memory");
 	}
-	line_write(&l);
-}
-
-/* A free block's first word says where the next one is. */
-static void say_list(const siginfo_t *info) {
-	size_t size = has_address(info) ? misuse_list_leads_to((uintptr_t)info->si_addr) : 0;
-	struct line l;
-	if (size == 0)
-		return;
-	line_begin(&l);
-	line_str(&l, "write after free to a ");
-	line_dec(&l, size);
-	line_str(&l, "-byte block: the list of free ones leads to ");
-	line_ptr(&l, info->si_addr);
 	line_write(&l);
 }
 
@@ -216,7 +213,6 @@ static void handle(int number, siginfo_t *info, void *context) {
 	int none = 0;
 	if (atomic_compare_exchange_strong(&reporting, &none, os_thread_id())) {
 		say_address(info);
-		say_list(info);
 		say_thread();
 		atomic_store(&reporting, 0);
 	}
