@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/bits.h"
 #include "base/probe.h"
 #include "base/report.h"
 #include "base/settings.h"
@@ -140,6 +141,10 @@ bool misuse_end(unsigned sc) {
 	return finish(&l, 0);
 }
 
+bool misuse_check_end(unsigned sc, uintptr_t end) {
+	return link_is_our_end(end) || misuse_end(sc);
+}
+
 bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, size_t size) {
 	struct line l;
 	line_begin(&l);
@@ -273,6 +278,18 @@ uintptr_t misuse_block_around(const struct slab *s, uintptr_t addr) {
 	uint32_t index = sc_index(s->sc, off);
 	bool carved = index < __atomic_load_n(&s->carved, __ATOMIC_RELAXED) && index >= slab_reserved(s);
 	return carved ? addr - off % s->block_size : 0;
+}
+
+/* What was unmapped left word in its first granule only. */
+uintptr_t misuse_gone_block(uintptr_t addr, size_t *sizep) {
+	uintptr_t at = align_down(addr, GRANULE);
+	for (unsigned i = 0; i < LEAF_GRANULES && at >= GRANULE; i++, at -= GRANULE) {
+		struct pagemap_entry e = pagemap_lookup(at);
+		*sizep = (size_t)e.desc;
+		if (e.tag != TAG_NONE)
+			return e.tag == TAG_LARGE_GONE && addr - at < *sizep ? at : 0;
+	}
+	return 0;
 }
 
 /* The class of the block that `addr` was before a mosaic took it back; 0: it was none. */

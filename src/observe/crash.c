@@ -71,19 +71,12 @@ static void describe_large(struct line *l, const struct large *large, uintptr_t 
 	line_block(l, addr, base, large->usable, live ? "live" : "freed");
 }
 
-/* What was unmapped left word in its first granule only. */
 static bool describe_gone(struct line *l, uintptr_t addr) {
-	uintptr_t at = align_down(addr, GRANULE);
-	for (unsigned i = 0; i < LEAF_GRANULES && at >= GRANULE; i++, at -= GRANULE) {
-		struct pagemap_entry e = pagemap_lookup(at);
-		if (e.tag == TAG_NONE)
-			continue;
-		bool covers = e.tag == TAG_LARGE_GONE && addr - at < (size_t)e.desc;
-		if (covers)
-			line_block(l, addr, at, (size_t)e.desc, "freed");
-		return covers;
-	}
-	return false;
+	size_t size;
+	uintptr_t block = misuse_gone_block(addr, &size);
+	if (block != 0)
+		line_block(l, addr, block, size, "freed");
+	return block != 0;
 }
 
 static void describe_none(struct line *l, uintptr_t addr) {

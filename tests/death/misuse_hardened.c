@@ -442,6 +442,16 @@ static void two_granules_written_after_free(size_t size)
 		free(take(size));
 }
 
+/* Which realloc moved without copying it, perhaps. */
+static void large_written_after_realloc(size_t size)
+{
+	char *p = take(size), *moved = realloc(p, size * 100);
+
+	CHECK(moved && moved != p);
+	expect("access to %p after free of %p (%zu-byte block)", (void *)(p + size - 1), (void *)p, size);
+	poke(p + size - 1);
+}
+
 static void page_behind_read(size_t size)
 {
 	char *p = take(size), *behind = p + (size + 8 + 4095) / 4096 * 4096;
@@ -642,6 +652,7 @@ const struct misuse hardened_cases[] = {
 	{"block_read_after_free", SIZE_HUGE, large_read_after_free, 2},
 	{"block_written_after_free", SIZE_LARGE, two_granules_written_after_free, 2},
 	{"block_written_after_free", SIZE_HUGE, large_written_after_free, 2},
+	{"block_written_after_realloc", SIZE_HUGE, large_written_after_realloc, 2},
 	{"page_behind_block_read", LARGE, page_behind_read, 3},
 	{"page_before_block_written", LARGE, page_before_written, 3},
 	{"page_before_slab_written", SMALL, slab_front_written, 3},
