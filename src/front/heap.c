@@ -9,7 +9,6 @@
 #include "front/bigcache.h"
 #include "front/heap_slabs.h"
 #include "front/holes.h"
-#include "front/misuse.h"
 #include "front/quarantine.h"
 #include "front/sampling.h"
 #include "front/secure.h"
@@ -295,12 +294,12 @@ static void set_spare(struct heap_class *hc, const struct bin *b) {
 static void *take_spare(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	struct bin *b = &h->bins[sc];
-	b->head = hc->spare;
+	uintptr_t head = hc->spare;
 	b->room = hc->capacity - (int32_t)hc->spare_count;
 	hc->spare_count = 0;
-	void *p = bin_pop(b);
+	void *p = bin_take(b, head);
 	if (HAK_UNLIKELY(p == NULL))
-		misuse_end(sc);
+		heap_check_end(h, sc, link_decode(head));
 	return p;
 }
 

@@ -156,8 +156,7 @@ HAK_INLINE unsigned slab_reserved(const struct slab *s) {
 	return s->reserved;
 }
 
-/* Is `addr`, in a granule of the slab, the address of a carved block? Any thread may ask about a block
-   it was given. */
+/* Is `addr` the address of a carved block of the slab? Any thread may ask about a block it was given. */
 HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
 	uintptr_t off = addr - s->base;
 	const struct mosaic *m = slab_mosaic(s);
