@@ -58,12 +58,25 @@ static bool is_libcs(enum misuse_op op, const void *ptr) {
 	return libc_may_own(ptr) || misuse_invalid(op, (uintptr_t)ptr);
 }
 
+/* For the quarantine. Not before the thread runs in a frame of ours: to see its end otherwise takes the loader's
+   lock (pthread_create.c). */
+HAK_COLD static struct heap *new_heap_to_free(void) {
+	if (!hak_tcache.exit_is_seen)
+		return NULL;
+	int saved = errno;
+	struct heap *h = lifecycle_heap();
+	errno = saved;
+	return h;
+}
+
 HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 	if (ptr == NULL)
 		return;
 	/* The bins this thread frees into take blocks from here on only if it has a heap; a thread that
 	   frees before it allocates anything does not need one. */
 	struct heap *h = hak_tcache.heap;
+	if (HAK_UNLIKELY(h == NULL) && secure_has_canaries())
+		h = new_heap_to_free();
 	if (h != NULL) {
 		heap_enter(h);
 		h->caller = caller;

@@ -32,12 +32,18 @@ static void *alloc_first(struct heap *h, unsigned sc, size_t align) {
 	return nursery_alloc(sc);
 }
 
+/* Its list leads to what is not the heap's. */
+HAK_COLD static void drop_bin(struct heap *h, unsigned sc) {
+	misuse_end(sc);
+	heap_empty_bin(h, sc);
+}
+
 static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	bool is_zero = false;
 	uintptr_t head = h->bins[sc].head; /* once: a signal handler may come in between, and may free */
 	void *p = bin_take(&h->bins[sc], head);
 	if (p == NULL) {
-		misuse_check_end(sc, link_decode(head));
+		heap_check_end(h, sc, link_decode(head));
 		p = alloc_first(h, sc, align);
 		if (p != NULL)
 			return p;
@@ -49,6 +55,9 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	/* What is freed is zeroed from level 1 of hardening on. */
 	if (p != NULL && zero && !is_zero && !secure_is_on())
 		memset(p, 0, hak_size_classes[sc].size);
+	/* Hardened, where the list leads is looked at before anybody goes there. */
+	if (secure_is_on() && HAK_UNLIKELY(!bin_is_sound(&h->bins[sc], h->tag | sc << SC_CODE_SHIFT)))
+		drop_bin(h, sc);
 	return p;
 }
 
@@ -116,13 +125,14 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 		if (guarded != NULL)
 			return guarded;
 	}
-	void *p = try_alloc(h, size, align, zero);
-	if (HAK_LIKELY(p != NULL))
-		return p;
-	/* The system has no more: give back what nobody needs and ask once more. */
-	release_caches(h, 0);
-	purge_release_empty();
-	return try_alloc(h, size, align, zero);
+	for (bool again = false;; again = true) {
+		void *p = try_alloc(h, size, align, zero);
+		if (HAK_LIKELY(p != NULL) || again)
+			return p;
+		/* The system has no more: give back what nobody needs and ask once more. */
+		release_caches(h, 0);
+		purge_release_empty();
+	}
 }
 
 size_t good_size(size_t size) {

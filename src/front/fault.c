@@ -19,8 +19,12 @@ static enum misuse_where where_of(uintptr_t addr, uintptr_t block, bool is_live)
 
 /* Reports the fault if it is one of ours. What the program writes if it goes on must not be in the next block
    there. */
-static bool explain(uintptr_t addr) {
+static bool explain(uintptr_t addr, bool is_mapped) {
 	struct pagemap_entry e = pagemap_lookup(addr);
+	size_t size;
+	uintptr_t gone = is_mapped ? 0 : misuse_gone_block(addr, &size); /* mapped, it is somebody else's */
+	if (gone != 0)
+		return misuse_touched(MISUSE_AFTER_FREE, addr, gone, size);
 	if (e.tag == TAG_GUARDED) {
 		struct guarded *g = e.desc;
 		enum misuse_where where = where_of(addr, g->ptr, g->kind != KIND_FREED);
@@ -60,7 +64,8 @@ static void handle(int number, siginfo_t *info, void *context) {
 	uintptr_t addr = (uintptr_t)info->si_addr, page = os_facts.page_size;
 	bool by_access = info->si_code == SEGV_ACCERR || info->si_code == SEGV_MAPERR;
 	/* Going on after a report, or silently, means to let the access through. */
-	if (by_access && explain(addr) && os_protect((void *)align_down(addr, page), page, true))
+	bool is_mapped = info->si_code != SEGV_MAPERR;
+	if (by_access && explain(addr, is_mapped) && os_protect((void *)align_down(addr, page), page, true))
 		return;
 	pass_on(number, info, context);
 }

@@ -291,11 +291,16 @@ static void set_spare(struct heap_class *hc, const struct bin *b) {
 
 /* The bin and the spare blocks are two magazines (Bonwick): a program that frees and allocates around a
    full bin does not move the same blocks home and back. */
-static void *take_spare(struct heap_class *hc, struct bin *b) {
-	b->head = hc->spare;
+static void *take_spare(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	struct bin *b = &h->bins[sc];
+	uintptr_t head = hc->spare;
 	b->room = hc->capacity - (int32_t)hc->spare_count;
 	hc->spare_count = 0;
-	return bin_pop(b);
+	void *p = bin_take(b, head);
+	if (HAK_UNLIKELY(p == NULL))
+		heap_check_end(h, sc, link_decode(head));
+	return p;
 }
 
 void heap_make_room(struct heap *h, unsigned sc) {
@@ -477,7 +482,9 @@ static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 	if (hc->spare_count != 0) {
 		COUNT(h->count.refill_spare);
 		grow_after_swaps(h, sc);
-		return take_spare(hc, &h->bins[sc]);
+		void *p = take_spare(h, sc);
+		if (HAK_LIKELY(p != NULL))
+			return p;
 	}
 	grow_after_overrun(h, sc);
 	for (;;) {

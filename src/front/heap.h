@@ -130,7 +130,7 @@ void heap_retire(struct heap *h);
 /* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
    it would not look like a link: it lies near the slabs, as the heap need not. */
 HAK_INLINE uintptr_t heap_bin_end(void) {
-	return link_encode(PAGEMAP_LOAD(&hak_near_base) | 1);
+	return link_encode(PAGEMAP_LOAD(&hak_near_base) | LINK_END);
 }
 
 /* Whoever calls has taken what was in the bin. */

@@ -163,7 +163,8 @@ static void slab_gained_blocks(struct heap *h, struct slab *s) {
 }
 
 /* Takes the blocks at the head of a chain that lie in slab `s`, puts them on its list, and returns the
-   first of the others. What was freed in a row often lies in one slab: such a run goes as it is. */
+   first of the others. What was freed in a row often lies in one slab: such a run goes as it is, if it leads to
+   blocks alone, and not in a circle. */
 static uintptr_t push_run(struct heap *h, struct slab *s, uintptr_t block) {
 	uintptr_t first = block, last;
 	unsigned n = 0;
@@ -171,21 +172,28 @@ static uintptr_t push_run(struct heap *h, struct slab *s, uintptr_t block) {
 		last = block;
 		block = link_decode(block_link(last));
 		n++;
-	} while (!link_is_end(block) && slab_spans(s, block));
+	} while (!link_is_end(block) && n < s->used && slab_has_block(s, block));
+	if (HAK_UNLIKELY(!link_is_end(block) && slab_spans(s, block))) {
+		misuse_end(s->sc);
+		return link_decode(slab_end(s));
+	}
 	slab_push(s, first, last, n);
 	COUNT_MORE(h->count.home, n);
 	slab_gained_blocks(h, s);
 	return block;
 }
 
+void heap_check_end(const struct heap *h, unsigned sc, uintptr_t end) {
+	if (HAK_LIKELY(!h->forsaken))
+		misuse_check_end(sc, end);
+}
+
 void heap_send_home(struct heap *h, uintptr_t link) {
 	uintptr_t block = link_decode(link);
 	while (!link_is_end(block)) {
 		struct slab *s = slab_at(block);
-		if (HAK_UNLIKELY(s == NULL)) {
-			misuse_end(0);
-			return;
-		}
+		if (HAK_UNLIKELY(s == NULL))
+			break;
 		if (slab_mosaic(s) == NULL) {
 			block = push_run(h, s, block);
 			continue;
@@ -194,7 +202,7 @@ void heap_send_home(struct heap *h, uintptr_t link) {
 		heap_put_in_mosaic(h, s, block);
 		block = next;
 	}
-	misuse_check_end(0, block);
+	heap_check_end(h, 0, block);
 }
 
 void heap_drain_inbox(struct heap *h) {

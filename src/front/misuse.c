@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/bits.h"
 #include "base/probe.h"
 #include "base/report.h"
 #include "base/settings.h"
@@ -140,6 +141,10 @@ bool misuse_end(unsigned sc) {
 	return finish(&l, 0);
 }
 
+bool misuse_check_end(unsigned sc, uintptr_t end) {
+	return link_is_our_end(end) || misuse_end(sc);
+}
+
 bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, size_t size) {
 	struct line l;
 	line_begin(&l);
@@ -191,12 +196,21 @@ static bool is_block_of(const struct slab *s, uintptr_t addr, unsigned sc) {
 	return slab_has_block(s, addr) && slab_class_at(s, addr) == sc;
 }
 
+size_t misuse_list_leads_to(uintptr_t addr) {
+	const struct heap *h = hak_tcache.heap;
+	const struct slab *s = link_target(addr);
+	for (unsigned sc = 1; h != NULL && h->bins != NULL && sc < SC_COUNT; sc++)
+		if (link_decode(h->bins[sc].head) == addr && (s == NULL || !is_block_of(s, addr, sc)))
+			return hak_size_classes[sc].size;
+	return 0;
+}
+
 /* Could the block's first word have been written by us? Remote lists of mosaics mix classes. */
 static bool has_plausible_link(uintptr_t block) {
 	uintptr_t next = link_decode(block_link(block));
 	const struct slab *target = link_target(next);
 	/* Ends differ: of a slab, perhaps a deleted one, of a bin that was emptied. */
-	return link_is_end(next) || (target != NULL && slab_has_block(target, next));
+	return link_is_our_end(next) || (target != NULL && slab_has_block(target, next));
 }
 
 /* Walks a list that other threads may be changing: a wrong turn ends the walk, nothing worse. `sc`: the
@@ -264,6 +278,18 @@ uintptr_t misuse_block_around(const struct slab *s, uintptr_t addr) {
 	uint32_t index = sc_index(s->sc, off);
 	bool carved = index < __atomic_load_n(&s->carved, __ATOMIC_RELAXED) && index >= slab_reserved(s);
 	return carved ? addr - off % s->block_size : 0;
+}
+
+/* What was unmapped left word in its first granule only. */
+uintptr_t misuse_gone_block(uintptr_t addr, size_t *sizep) {
+	uintptr_t at = align_down(addr, GRANULE);
+	for (unsigned i = 0; i < LEAF_GRANULES && at >= GRANULE; i++, at -= GRANULE) {
+		struct pagemap_entry e = pagemap_lookup(at);
+		*sizep = (size_t)e.desc;
+		if (e.tag != TAG_NONE)
+			return e.tag == TAG_LARGE_GONE && addr - at < *sizep ? at : 0;
+	}
+	return 0;
 }
 
 /* The class of the block that `addr` was before a mosaic took it back; 0: it was none. */

@@ -29,17 +29,19 @@ HAK_INLINE bool misuse_check_block(enum misuse_op op, const struct slab *s, uint
 	return true;
 }
 
-/* misuse_check_end when it is none. */
+/* A list of free blocks of class `sc` (0: any) came to what is no end of one: the program wrote to a block
+   after it had freed it. */
 HAK_COLD bool misuse_end(unsigned sc);
 
-/* `end` is what a list of free blocks of class `sc` (0: any) came to: is it an end, or did the program write
-   to a block after it had freed it? Ends lie at granules (slab_end, heap_bin_end), and what a program
-   writes decodes to one with odds of 2^-32. */
-HAK_INLINE bool misuse_check_end(unsigned sc, uintptr_t end) {
-	if (HAK_UNLIKELY(end % GRANULE != 1 || end >> 48 != 0))
-		return misuse_end(sc);
-	return true;
-}
+/* `end` is what such a list came to: is it an end? */
+bool misuse_check_end(unsigned sc, uintptr_t end);
+
+/* The size of the blocks on the thread's list that leads to `addr`, which is no block of that size; 0: none
+   does. */
+size_t misuse_list_leads_to(uintptr_t addr);
+
+/* The large block that `addr` lay in before it was unmapped, and its size; 0: none. */
+uintptr_t misuse_gone_block(uintptr_t addr, size_t *sizep);
 
 /* The block of the slab that `addr` lies in; 0: none. */
 uintptr_t misuse_block_around(const struct slab *s, uintptr_t addr);

@@ -134,13 +134,20 @@ static int32_t blocks_in_bin(const struct heap *h, unsigned sc) {
 	return link_is_end(link_decode(b->head)) ? 0 : h->classes[sc].capacity - b->room;
 }
 
-/* The first `count` blocks of a list; `lastp` is set to the last of them. Returns the link to the others. */
+/* The first `count` blocks of a list, or fewer if it was written to; `lastp` is set to the last of them.
+   Returns the link to the others. */
 static uintptr_t skip(uintptr_t link, int32_t count, uintptr_t *lastp) {
-	for (*lastp = 0; count > 0; count--) {
+	for (*lastp = 0; count > 0 && !link_is_end(link_decode(link)); count--) {
 		*lastp = link_decode(link);
 		link = block_link(*lastp);
 	}
 	return link;
+}
+
+/* `last` is 0 where a list's first block is none: whoever takes from it will see that. */
+static void end_list(uintptr_t last, uintptr_t link) {
+	if (HAK_LIKELY(last != 0))
+		block_set_link(last, link);
 }
 
 static void put_before_spare(struct heap_class *hc, uintptr_t link, int32_t count) {
@@ -149,7 +156,7 @@ static void put_before_spare(struct heap_class *hc, uintptr_t link, int32_t coun
 		return;
 	if (hc->spare_count != 0) {
 		skip(link, count, &last);
-		block_set_link(last, hc->spare);
+		end_list(last, hc->spare);
 	}
 	hc->spare = link;
 	hc->spare_count += (uint16_t)count;
@@ -233,7 +240,7 @@ static struct mark take_under(struct heap *h, unsigned sc) {
 	hc->spare_count -= (uint16_t)count;
 	if (hc->spare_count != 0) {
 		hc->spare = skip(b->head, count, &last);
-		block_set_link(last, heap_bin_end());
+		end_list(last, heap_bin_end());
 	}
 	sampling_bin_filled(h, sc);
 	return m;

@@ -3,8 +3,8 @@
  * The thread cache: per class a bin of free blocks, and the fast paths of malloc and free.
  *
  * Thread-local, touched by its thread alone. All zero is the inert state, before a thread's first
- * allocation and after its teardown: every bin reads as empty (a head of 0 decodes to an odd
- * address), and tag 0 makes free either miss or land in bin 0, whose magic 0 refuses every block.
+ * allocation and after its teardown: every bin reads as empty (a head of 0 decodes to no
+ * block), and tag 0 makes free either miss or land in bin 0, whose magic 0 refuses every block.
  * So a mode in which a thread must not be served here is data, not a branch.
  *
  * A bin:
@@ -66,6 +66,15 @@ HAK_INLINE void *bin_take(struct bin *b, uintptr_t head) {
 	b->head = block_link(block);
 	block_set_link(block, 0);
 	return (void *)block;
+}
+
+/* Does the bin lead to a block of a slab with this tag, or to an end? */
+HAK_INLINE bool bin_is_sound(const struct bin *b, uint32_t tag) {
+	uintptr_t block = link_decode(b->head);
+	uint32_t remainder = (uint16_t)block * b->magic;
+	if (link_is_end(block))
+		return link_is_our_end(block);
+	return pagemap_tag(block) == tag && remainder < b->magic;
 }
 
 HAK_INLINE void *bin_pop(struct bin *b) {

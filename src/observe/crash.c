@@ -71,19 +71,12 @@ static void describe_large(struct line *l, const struct large *large, uintptr_t 
 	line_block(l, addr, base, large->usable, live ? "live" : "freed");
 }
 
-/* What was unmapped left word in its first granule only. */
 static bool describe_gone(struct line *l, uintptr_t addr) {
-	uintptr_t at = align_down(addr, GRANULE);
-	for (unsigned i = 0; i < LEAF_GRANULES && at >= GRANULE; i++, at -= GRANULE) {
-		struct pagemap_entry e = pagemap_lookup(at);
-		if (e.tag == TAG_NONE)
-			continue;
-		bool covers = e.tag == TAG_LARGE_GONE && addr - at < (size_t)e.desc;
-		if (covers)
-			line_block(l, addr, at, (size_t)e.desc, "freed");
-		return covers;
-	}
-	return false;
+	size_t size;
+	uintptr_t block = misuse_gone_block(addr, &size);
+	if (block != 0)
+		line_block(l, addr, block, size, "freed");
+	return block != 0;
 }
 
 static void describe_none(struct line *l, uintptr_t addr) {
@@ -132,6 +125,16 @@ static bool has_address(const siginfo_t *info) {
 	return info->si_signo != SIGABRT && info->si_code > 0 && info->si_code != SI_KERNEL;
 }
 
+/* A free block's first word leads to the next one. */
+static void line_culprit(struct line *l, uintptr_t addr) {
+	size_t size = misuse_list_leads_to(addr);
+	if (size == 0)
+		return;
+	line_str(l, "; a ");
+	line_dec(l, size);
+	line_str(l, "-byte block written to after its free leads there");
+}
+
 static void say_address(const siginfo_t *info) {
 	struct line l;
 	line_begin(&l);
@@ -141,6 +144,7 @@ static void say_address(const siginfo_t *info) {
 		line_ptr(&l, info->si_addr);
 		line_str(&l, " ");
 		crash_describe(&l, (uintptr_t)info->si_addr);
+		line_culprit(&l, (uintptr_t)info->si_addr);
 	} else {
 		line_str(&l, info->si_code > 0 ? ": an address that is no address" : ": sent, not by an access to memory");
 	}

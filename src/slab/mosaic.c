@@ -140,10 +140,11 @@ HAK_GUESS static void touch_blocks(const struct slab *s) {
 static unsigned open_holes(const struct slab *s, struct mosaic *m, uintptr_t link) {
 	unsigned n = 0;
 	uintptr_t at = link_decode(link);
-	/* A block that was written to after its free may lead anywhere. */
-	for (; !link_is_end(at) && slab_spans(s, at); at = link_decode(block_link(at)), n++) {
+	/* A block that was written to after its free may lead anywhere, and in a circle. */
+	for (; !link_is_end(at) && slab_has_block(s, at) && n < s->carved; n++) {
 		mark(m, unit_at(s, at), mosaic_units(s->sc), false);
 		set_freed(m, unit_at(s, at));
+		at = link_decode(block_link(at));
 	}
 	return n;
 }

@@ -11,6 +11,9 @@
 #include "space/pagemap.h"
 
 uintptr_t hak_key = 1;
+#if defined(__x86_64__)
+uintptr_t hak_no_block = 0xffff80000000000f;
+#endif
 
 enum {
 	GUARDS_MOST = 8192, /* slabs with an inaccessible page: each splits a mapping in two more parts, and the
@@ -36,10 +39,12 @@ struct lock *slab_lock(void) {
 }
 
 /* Odd: see hak_key. The top bits are set so that no link looks like a pointer, a small number of
-   either sign, or text: 0x8000..0xbfff is neither canonical nor ASCII nor all ones. */
+   either sign, or text: 0x8000..0xbfff is neither canonical nor ASCII nor all ones. The top bytes differ: nor
+   does it look like one byte repeated. */
 void key_init(const uint64_t random[2]) {
 	uint64_t k = random[0] ^ (random[1] << 7 | random[1] >> 57);
-	hak_key = (uintptr_t)((k & 0x3fffffffffffffff) | 0x8000000000000001);
+	k &= 0x3ffeffffffffffff;
+	hak_key = (uintptr_t)(k | (~k >> 8 & 1ull << 48) | 0x8000000000000001);
 }
 
 static struct slab *take_descriptor_locked(void) {

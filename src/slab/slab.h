@@ -13,10 +13,11 @@
  * A sparse slab may be opened to other classes: then slab/mosaic.h says what holds.
  *
  * A free block's first word is its *link*: the address of the next free block XOR a per-process key.
- * The last link decodes to an odd address near the slab (slab_end), so "no more" is one bit test
- * and every link of a free block decodes into the slab's own 1 TiB window. That is what free looks
- * for to find a block freed twice; the key's top bits make sure that small numbers, pointers and
- * zero never look so (see key_init).
+ * The last link decodes to what is no address of a block, but near the slab (slab_end), so "no more" is one
+ * test, and every link of a free block decodes into the slab's own 1 TiB window. That is what free looks
+ * for to find a block freed twice; the key's top bits make sure that numbers, pointers and text never
+ * look so (see key_init). Such a word in place of a link ends the list, too: where lists end they are asked
+ * whether that was their end (front/misuse.h).
  *
  * Who may touch what: "owner" fields are the owner's alone: the owner is the thread whose inbox is in
  * `owner`, or, while that is NULL, whoever took the slab out of the shared pool or is disowning it.
@@ -66,27 +67,48 @@ struct slab {
 static_assert(sizeof(struct slab) == 128, "two cache lines: the owner's and the others'");
 
 /* The per-process secret; 1 before key_init, which makes zeroed bins read as empty: a head of 0
-   decodes to the odd address 1. */
+   decodes to 1, which is no block. */
 extern HAK_HIDDEN uintptr_t hak_key;
 void key_init(const uint64_t random[2]);
 
-/* A decoded link is a block, or the end. */
+/* A decoded link is a block, or an end. */
 HAK_INLINE uintptr_t link_encode(uintptr_t addr) {
 	return addr ^ hak_key;
 }
 HAK_INLINE uintptr_t link_decode(uintptr_t link) {
 	return link ^ hak_key;
 }
+
+/* Bits that no block's address has: it is a multiple of 16, and a user's. */
+#if defined(__x86_64__)
+extern HAK_HIDDEN uintptr_t hak_no_block; /* constant; next to the key, which is needed when it is */
+
 HAK_INLINE bool link_is_end(uintptr_t decoded) {
-	return (decoded & 1) != 0;
+	bool is_end;
+	/* One instruction, which compilers do not find. It takes no constant of that length. */
+	__asm__("test %1, %2" : "=@ccnz"(is_end) : "r"(decoded), "m"(hak_no_block));
+	return is_end;
 }
+#else
+HAK_INLINE bool link_is_end(uintptr_t decoded) {
+	return (decoded & 0xffff00000000000f) != 0;
+}
+#endif
 
 /* Blocks and links of one window agree in the bits from here up. */
 #define LINK_WINDOW_SHIFT 40
 
+/* In the low bits of what an end decodes to; it differs in two from a block. The others are a granule's. */
+enum { LINK_END = 3 };
+
 /* The link that ends lists of this slab's blocks. */
 HAK_INLINE uintptr_t slab_end(const struct slab *s) {
-	return link_encode(s->base | 1);
+	return link_encode(s->base | LINK_END);
+}
+
+/* Is what a list came to an end that we wrote? What a program writes decodes to one with odds of 2^-32. */
+HAK_INLINE bool link_is_our_end(uintptr_t decoded) {
+	return decoded % GRANULE == LINK_END && decoded >> 48 == 0;
 }
 
 HAK_INLINE uintptr_t block_link(uintptr_t block) {
@@ -134,8 +156,7 @@ HAK_INLINE unsigned slab_reserved(const struct slab *s) {
 	return s->reserved;
 }
 
-/* Is `addr`, in a granule of the slab, the address of a carved block? Any thread may ask about a block
-   it was given. */
+/* Is `addr` the address of a carved block of the slab? Any thread may ask about a block it was given. */
 HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
 	uintptr_t off = addr - s->base;
 	const struct mosaic *m = slab_mosaic(s);

@@ -137,6 +137,24 @@ static void write_after_free_goes_on(void)
 	work();
 }
 
+/* The blocks behind it on its list are lost, no others. */
+static void write_to_link_goes_on(void)
+{
+	enum { COUNT = 60 };
+	static void *blocks[COUNT];
+
+	need_going_on();
+	for (unsigned i = 0; i < SIZES && sizes[i] <= 12 << 10; i++) {
+		for (unsigned k = 0; k < COUNT; k++)
+			CHECK((blocks[k] = malloc(sizes[i] + 8)));
+		for (unsigned k = 0; k < COUNT; k++)
+			free(blocks[k]);
+		for (unsigned k = 0; k < COUNT; k += 20)
+			memset(opaque(blocks[k]), (int)(k / 20 * 127), 8);
+		work();
+	}
+}
+
 static void fresh_blocks_read_zero(void)
 {
 	if (level() < 1)
@@ -430,6 +448,7 @@ int main(int argc, char **argv)
 		{"realloc_of_wrong_pointer_gives_block", realloc_of_wrong_pointer_gives_block},
 		{"overflow_goes_on", overflow_goes_on},
 		{"write_after_free_goes_on", write_after_free_goes_on},
+		{"write_to_link_goes_on", write_to_link_goes_on},
 		{"fresh_blocks_read_zero", fresh_blocks_read_zero},
 		{"freed_blocks_are_wiped", freed_blocks_are_wiped},
 		{"order_of_blocks_is_random", order_of_blocks_is_random},

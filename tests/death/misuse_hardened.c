@@ -8,8 +8,11 @@
 #include "cases.h"
 
 #include <malloc.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void expect_block(const char *before, const void *ptr, size_t size, const char *behind)
 {
@@ -309,6 +312,97 @@ static void written_after_free_and_others(size_t size)
 		free(take(size));
 }
 
+static void *write_and_end(void *p)
+{
+	free(p);
+	poke(p);
+	return NULL;
+}
+
+/* What its quarantine holds is looked at when a thread ends. */
+static void written_after_free_by_thread_that_ends(size_t size)
+{
+	char *p = take(size);
+
+	expect_block("write after free to ", p, size, "");
+	in_thread(write_and_end, p);
+}
+
+static void written_after_realloc(size_t size)
+{
+	char *p = take(size), *moved = realloc(p, size * 3);
+
+	CHECK(moved && moved != p);
+	expect_block("write after free to ", p, size, "");
+	poke(p);
+	malloc_trim(0);
+}
+
+static void aligned_written_after_free(size_t size)
+{
+	void *p;
+
+	CHECK(posix_memalign(&p, 1024, size) == 0);
+	free(p);
+	expect("write after free to %p (*-byte block)", p);
+	poke((char *)p + size - 1);
+	malloc_trim(0);
+}
+
+/* Where it dies this process does, too. */
+static void in_child(void (*run)(char *p, size_t size), char *p, size_t size)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		run(p, size);
+		_exit(0);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child);
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)
+		abort();
+}
+
+static void write_and_trim(char *p, size_t size)
+{
+	expect_block("write after free to ", p, size, "");
+	poke(p + size - 1);
+	malloc_trim(0);
+}
+
+static void written_in_child_after_free(size_t size)
+{
+	char *p = take(size);
+
+	free(p);
+	in_child(write_and_trim, p, size);
+}
+
+static void free_twice_in_child(char *p, size_t size)
+{
+	free(opaque(p));
+	expect_double_free(p, size);
+	free(opaque(p));
+}
+
+static void freed_twice_in_child(size_t size)
+{
+	in_child(free_twice_in_child, take(size), size);
+}
+
+static void *fork_free_twice(void *p)
+{
+	in_child(free_twice_in_child, p, malloc_usable_size(p));
+	return NULL;
+}
+
+/* The child has none of the threads that the quarantines are of. */
+static void freed_twice_in_child_of_thread(size_t size)
+{
+	in_thread(fork_free_twice, take(size));
+}
+
 /* ---- faults ---- */
 
 static void touch_after_free(size_t size, bool write)
@@ -346,6 +440,16 @@ static void two_granules_written_after_free(size_t size)
 	poke(p + size - 1);
 	for (unsigned i = 0; i < 100; i++)
 		free(take(size));
+}
+
+/* Which realloc moved without copying it, perhaps. */
+static void large_written_after_realloc(size_t size)
+{
+	char *p = take(size), *moved = realloc(p, size * 100);
+
+	CHECK(moved && moved != p);
+	expect("access to %p after free of %p (%zu-byte block)", (void *)(p + size - 1), (void *)p, size);
+	poke(p + size - 1);
 }
 
 static void page_behind_read(size_t size)
@@ -423,6 +527,82 @@ static void guarded_underflow(size_t size)
 	free(p);
 }
 
+static void peek_freed(char *p, size_t size)
+{
+	expect("access to %p after free of %p (%zu-byte block)", (void *)p, (void *)p, size);
+	peek(p);
+}
+
+static void guarded_read_in_child(size_t size)
+{
+	char *p = take(size);
+
+	free(p);
+	in_child(peek_freed, p, size);
+}
+
+static void free_and_peek(char *p, size_t size)
+{
+	free(opaque(p));
+	peek_freed(p, size);
+}
+
+static void guarded_freed_in_child(size_t size)
+{
+	in_child(free_and_peek, take(size), size);
+}
+
+static void guarded_read_after_thread(size_t size)
+{
+	char *p = take(size);
+
+	in_thread(free_it, p);
+	peek_freed(p, size);
+}
+
+static void guarded_read_after_realloc(size_t size)
+{
+	char *p = take(size), *moved = realloc(p, size * 3);
+
+	CHECK(moved && moved != p);
+	peek_freed(p, size);
+}
+
+/* Two bytes, of which one is not the pad's. */
+static void overflow_by_2(char *p, size_t size)
+{
+	expect_block("write behind ", p, size, "");
+	expect("access to *1 behind %p (%zu-byte block)", (void *)p, size);
+	expect("access to *0 behind %p (%zu-byte block)", (void *)p, size);
+	poke(p + size);
+	*(volatile char *)opaque(p + size + 1) = 0x42;
+	free(opaque(p));
+}
+
+static void guarded_shrunk_overflow(size_t size)
+{
+	char *p = realloc(take(size), size - size / 8);
+
+	CHECK(p && malloc_usable_size(p) == size - size / 8);
+	overflow_by_2(p, size - size / 8);
+}
+
+static void guarded_grown_overflow(size_t size)
+{
+	char *p = realloc(take(size), size + 5);
+
+	CHECK(p && malloc_usable_size(p) == size + 5);
+	overflow_by_2(p, size + 5);
+}
+
+static void guarded_aligned_overflow(size_t size)
+{
+	void *p;
+
+	CHECK(posix_memalign(&p, 1024, size) == 0 && (unsigned long)p % 1024 == 0);
+	overflow_by_2(p, size);
+}
+
 enum { SMALL = SIZE_SMALL | SIZE_MEDIUM, LARGE = SIZE_LARGE | SIZE_HUGE };
 
 const struct misuse hardened_cases[] = {
@@ -462,10 +642,17 @@ const struct misuse hardened_cases[] = {
 	{"first_byte_written_after_free", SMALL, first_written_after_free, 2},
 	{"last_byte_written_after_free", SMALL, last_written_after_free, 2},
 	{"block_written_after_free_and_others_taken", SMALL, written_after_free_and_others, 2},
+	{"block_written_after_free_by_thread_that_ends", SMALL, written_after_free_by_thread_that_ends, 2},
+	{"block_written_after_realloc", SMALL, written_after_realloc, 2},
+	{"aligned_block_written_after_free", SMALL, aligned_written_after_free, 2},
+	{"block_written_after_free_in_child", SMALL, written_in_child_after_free, 2},
+	{"block_freed_twice_in_child", SMALL, freed_twice_in_child, 2},
+	{"block_freed_twice_in_child_of_thread", SMALL, freed_twice_in_child_of_thread, 2},
 	{"block_read_after_free", SIZE_LARGE, large_read_after_free, 3},
 	{"block_read_after_free", SIZE_HUGE, large_read_after_free, 2},
 	{"block_written_after_free", SIZE_LARGE, two_granules_written_after_free, 2},
 	{"block_written_after_free", SIZE_HUGE, large_written_after_free, 2},
+	{"block_written_after_realloc", SIZE_HUGE, large_written_after_realloc, 2},
 	{"page_behind_block_read", LARGE, page_behind_read, 3},
 	{"page_before_block_written", LARGE, page_before_written, 3},
 	{"page_before_slab_written", SMALL, slab_front_written, 3},
@@ -474,5 +661,13 @@ const struct misuse hardened_cases[] = {
 	{"guarded_block_freed_inside", SMALL, guarded_interior, GUARDED},
 	{"guarded_block_overflowed", SMALL, guarded_overflow, GUARDED},
 	{"guarded_block_underflowed", SMALL, guarded_underflow, GUARDED},
+	{"guarded_block_read_in_child", SMALL, guarded_read_in_child, GUARDED},
+	{"guarded_block_freed_in_child_then_read", SMALL, guarded_freed_in_child, GUARDED},
+	{"guarded_block_freed_by_thread_then_read", SMALL, guarded_read_after_thread, GUARDED},
+	{"guarded_block_freed_twice_in_child", SMALL, freed_twice_in_child, GUARDED},
+	{"guarded_block_read_after_realloc", SMALL, guarded_read_after_realloc, GUARDED},
+	{"guarded_block_shrunk_then_overflowed", SMALL, guarded_shrunk_overflow, GUARDED},
+	{"guarded_block_grown_then_overflowed", SMALL, guarded_grown_overflow, GUARDED},
+	{"guarded_aligned_block_overflowed", SMALL, guarded_aligned_overflow, GUARDED},
 	{.name = NULL},
 };

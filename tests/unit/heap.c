@@ -7,6 +7,7 @@
 #include "common.h"
 #include "fixture.h"
 #include "front/policy.h"
+#include "listen.h"
 #include "slab/pool.h"
 
 enum { SC = 32, PER_SLAB = 64 }; /* 1 KiB blocks */
@@ -368,6 +369,54 @@ static void whole_list_set_aside_is_used_up_first(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+/* Three blocks, of which the last leads to `next`. */
+static void send_home_written(uintptr_t next)
+{
+	for (unsigned i = 0; i < 2; i++)
+		block_set_link(blocks[i], link_encode(blocks[i + 1]));
+	block_set_link(blocks[2], link_encode(next));
+	listen_begin();
+	heap_send_home(heap, link_encode(blocks[0]));
+}
+
+static void list_written_to_does_not_come_home(void **state)
+{
+	uintptr_t theirs = fixture_take(other, SC);
+
+	take(0, PER_SLAB);
+	const struct slab *s = fixture_slab_of(blocks[0]);
+	uintptr_t wrong[] = {blocks[0], blocks[1], blocks[1] + 16, blocks[2], s->base + GRANULE - 64};
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		send_home_written(wrong[i]);
+		assert_said("write after free to a 1024-byte block");
+		assert_int_equal(s->used, PER_SLAB);
+		assert_int_equal(s->free_count, 0);
+	}
+	send_home_written(42);
+	assert_said("write after free to a block");
+	send_home_written(theirs + 16);
+	assert_said("write after free to a block");
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+	fixture_send_home(other, theirs);
+}
+
+static void spare_written_to_is_not_used(void **state)
+{
+	bool zero;
+
+	take(0, 1);
+	heap->classes[SC].spare = 0x4141414141414141;
+	heap->classes[SC].spare_count = 3;
+	heap_empty_bin(heap, SC);
+	listen_begin();
+	blocks[1] = (uintptr_t)heap_refill(heap, SC, &zero);
+	assert_said("write after free to a 1024-byte block");
+	assert_true(slab_has_block(fixture_slab_of(blocks[1]), blocks[1]));
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
 static void flush_brings_everything_home(void **state)
 {
 	uintptr_t theirs = fixture_take(other, SC);
@@ -405,6 +454,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(full_bin_with_spare_sends_older_blocks_home, start, end),
 		cmocka_unit_test_setup_teardown(tick_hides_bins, start, end),
 		cmocka_unit_test_setup_teardown(whole_list_set_aside_is_used_up_first, start, end),
+		cmocka_unit_test_setup_teardown(list_written_to_does_not_come_home, start, end),
+		cmocka_unit_test_setup_teardown(spare_written_to_is_not_used, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
 	};
 

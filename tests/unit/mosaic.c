@@ -222,6 +222,26 @@ static void sealed_mosaic_gives_nothing_and_counts_its_blocks(void **state)
 	slab_delete(slab);
 }
 
+/* What lies behind it on the list is lost, what is not on it is not. */
+static void list_written_to_opens_no_hole_in_a_block(void **state)
+{
+	unsigned capacity = hak_size_classes[SC].capacity;
+
+	for (unsigned i = 0; i < 3; i++) {
+		slab = fixture_slab(SC, NULL, capacity);
+		for (unsigned k = 0; k < 10; k++)
+			slab_push(slab, fixture_block(slab, k), fixture_block(slab, k), 1);
+		uintptr_t wrong[] = {fixture_block(slab, 9), fixture_block(slab, 20) + 16, 42};
+		block_set_link(fixture_block(slab, 5), link_encode(wrong[i]));
+		assert_true(mosaic_open(slab));
+		for (unsigned k = 0; k < capacity; k++)
+			assert_int_equal(slab_class_at(slab, fixture_block(slab, k)), k >= 5 && k < 10 ? 0 : SC);
+		for (unsigned k = 10; k < capacity; k++)
+			assert_int_equal(mosaic_held_at(slab_mosaic(slab), fixture_block(slab, k) - slab->base), SC);
+		slab_delete(slab);
+	}
+}
+
 /* ---- against a model ---- */
 
 static struct { uintptr_t at; unsigned sc; } held[MOST];
@@ -300,6 +320,7 @@ int main(void)
 		cmocka_unit_test(class_without_room_not_tried_until_a_block_comes_home),
 		cmocka_unit_test(neighbouring_holes_join),
 		cmocka_unit_test(sealed_mosaic_gives_nothing_and_counts_its_blocks),
+		cmocka_unit_test(list_written_to_opens_no_hole_in_a_block),
 		cmocka_unit_test(blocks_random_use_apart),
 	};
 

@@ -28,7 +28,44 @@ static void key_any_random_words_odd_and_far_from_data(void **state)
 		key_init(random);
 		assert_int_equal(hak_key & 1, 1);
 		assert_int_equal(hak_key >> 62, 2);
+		assert_int_not_equal(hak_key >> 56, hak_key >> 48 & 0xff);
 		assert_true(link_decode(link_encode(key)) == key);
+	}
+	hak_key = key;
+}
+
+/* Whatever else a word is, it ends a list; but not as the list's own end does. */
+static void link_altered_in_a_bit_is_an_end_but_not_ours(void **state)
+{
+	struct slab *s = fixture_slab(3, NULL, 10);
+	uintptr_t link = link_encode(fixture_block(s, 0));
+
+	assert_false(link_is_end(link_decode(link)));
+	assert_true(link_is_end(link_decode(slab_end(s))) && link_is_our_end(link_decode(slab_end(s))));
+	for (unsigned bit = 0; bit < 64; bit++) {
+		uintptr_t at = link_decode(link ^ (uintptr_t)1 << bit);
+		assert_int_equal(link_is_end(at), bit < 4 || bit >= 48 || (at >> 47 & 1) != 0);
+		assert_false(link_is_our_end(at));
+	}
+	slab_delete(s);
+}
+
+static void word_of_a_program_is_an_end_but_not_ours(void **state)
+{
+	static const uintptr_t words[] = {0, 1, 2, 8, 11, 16, 43, 1 << 20, UINTPTR_MAX, UINTPTR_MAX - 15, 0xdeadbeef,
+		0x4141414141414141, 0x6e696d616a6e6542, 0xdeadbeefdeadbeef, 0x7ff0000000000000, 0x3ff0000000000000,
+		(uintptr_t)&words, (uintptr_t)&words + 1};
+	uintptr_t key = hak_key;
+	uint64_t seed = 9;
+
+	for (int i = 0; i < 1000; i++) {
+		key_init((uint64_t[]){next_random(&seed), next_random(&seed)});
+		for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+			assert_true(link_is_end(link_decode(words[k])) && !link_is_our_end(link_decode(words[k])));
+		for (unsigned byte = 0; byte < 256; byte++) {
+			uintptr_t word = byte * (uintptr_t)0x0101010101010101;
+			assert_true(link_is_end(link_decode(word)) && !link_is_our_end(link_decode(word)));
+		}
 	}
 	hak_key = key;
 }
@@ -188,6 +225,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(key_any_random_words_odd_and_far_from_data),
+		cmocka_unit_test(link_altered_in_a_bit_is_an_end_but_not_ours),
+		cmocka_unit_test(word_of_a_program_is_an_end_but_not_ours),
 		cmocka_unit_test_setup(slab_new_any_class_is_empty, start_empty),
 		cmocka_unit_test_setup(slab_tagged_found_from_every_address, start_empty),
 		cmocka_unit_test_setup(block_only_where_carved_ones_begin, start_empty),
