@@ -43,7 +43,7 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	uintptr_t head = h->bins[sc].head; /* once: a signal handler may come in between, and may free */
 	void *p = bin_take(&h->bins[sc], head);
 	if (p == NULL) {
-		heap_check_end(h, sc, link_decode(head));
+		misuse_check_end(sc, link_decode(head));
 		p = alloc_first(h, sc, align);
 		if (p != NULL)
 			return p;

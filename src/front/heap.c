@@ -9,6 +9,7 @@
 #include "front/bigcache.h"
 #include "front/heap_slabs.h"
 #include "front/holes.h"
+#include "front/misuse.h"
 #include "front/quarantine.h"
 #include "front/sampling.h"
 #include "front/secure.h"
@@ -299,7 +300,7 @@ static void *take_spare(struct heap *h, unsigned sc) {
 	hc->spare_count = 0;
 	void *p = bin_take(b, head);
 	if (HAK_UNLIKELY(p == NULL))
-		heap_check_end(h, sc, link_decode(head));
+		misuse_check_end(sc, link_decode(head));
 	return p;
 }
 

@@ -183,11 +183,6 @@ static uintptr_t push_run(struct heap *h, struct slab *s, uintptr_t block) {
 	return block;
 }
 
-void heap_check_end(const struct heap *h, unsigned sc, uintptr_t end) {
-	if (HAK_LIKELY(!h->forsaken))
-		misuse_check_end(sc, end);
-}
-
 void heap_send_home(struct heap *h, uintptr_t link) {
 	uintptr_t block = link_decode(link);
 	while (!link_is_end(block)) {
@@ -202,7 +197,7 @@ void heap_send_home(struct heap *h, uintptr_t link) {
 		heap_put_in_mosaic(h, s, block);
 		block = next;
 	}
-	heap_check_end(h, 0, block);
+	misuse_check_end(0, block);
 }
 
 void heap_drain_inbox(struct heap *h) {

@@ -22,10 +22,6 @@ void heap_add_slab(struct heap *h, struct slab *s);
 void heap_unlink_slab(struct heap *h, struct slab *s);
 void heap_delete_slab(struct heap *h, struct slab *s);
 
-/* misuse_check_end of a list of the heap. A call that a fork in a handler interrupted may find bins that were
-   taken from under it and cleared: a forsaken heap is not asked. */
-void heap_check_end(const struct heap *h, unsigned sc, uintptr_t end);
-
 /* Says what became of a slab of class `sc`, with the setting tiny_warm_log. */
 void heap_log_slab(const struct heap *h, unsigned sc, const char *what);
 
