@@ -141,29 +141,42 @@ void guard_set_kind(struct guarded *g, unsigned kind) {
 	g->kind = (uint8_t)kind;
 }
 
-/* Reports what is wrong with freeing the block. */
-static bool is_sound(const struct guarded *g, uintptr_t addr, unsigned kind, unsigned is) {
+enum wrong { NOTHING, WRITTEN_BEHIND, WRITTEN_BEFORE, OTHER_KIND };
+
+/* What is wrong with freeing the block, which is live. */
+static enum wrong look(const struct guarded *g, unsigned kind, unsigned is) {
 	size_t length;
-	if (addr != g->ptr || is == KIND_FREED)
-		return misuse_check_guarded(OP_FREE, g, addr);
 	uintptr_t front = front_pad(g, &length);
 	if (!pad_holds(g->ptr + g->size, back_pad(g)))
-		return misuse_written(MISUSE_BEHIND, g->ptr, g->size);
+		return WRITTEN_BEHIND;
 	if (!pad_holds(front, length))
-		return misuse_written(MISUSE_BEFORE, g->ptr, g->size);
-	if (kind != KIND_FREED && kind != is)
-		return misuse_kinds(g->ptr, g->size, kind, is);
-	return true;
+		return WRITTEN_BEFORE;
+	return kind != KIND_FREED && kind != is ? OTHER_KIND : NOTHING;
+}
+
+static void report(const struct guarded *g, enum wrong wrong, unsigned kind, unsigned is) {
+	if (wrong == OTHER_KIND)
+		misuse_kinds(g->ptr, g->size, kind, is);
+	else
+		misuse_written(wrong == WRITTEN_BEHIND ? MISUSE_BEHIND : MISUSE_BEFORE, g->ptr, g->size);
 }
 
 void guard_free(struct guarded *g, uintptr_t addr, unsigned kind) {
 	uint8_t is = __atomic_load_n(&g->kind, __ATOMIC_ACQUIRE);
-	if (!is_sound(g, addr, kind, is))
+	if (addr != g->ptr || is == KIND_FREED) {
+		misuse_check_guarded(OP_FREE, g, addr);
 		return;
-	/* Of two frees one wins. */
+	}
+	/* Of two frees one wins; the other does not look at the pages, which go. */
 	if (!__atomic_compare_exchange_n(&g->kind, &is, (uint8_t)KIND_FREED, false, __ATOMIC_ACQ_REL,
 	                                 __ATOMIC_ACQUIRE)) {
 		misuse_freed(OP_FREE, addr, g->size);
+		return;
+	}
+	enum wrong wrong = look(g, kind, is);
+	if (wrong != NOTHING) {
+		__atomic_store_n(&g->kind, is, __ATOMIC_RELEASE); /* it stays; the report is of a live block */
+		report(g, wrong, kind, is);
 		return;
 	}
 	struct trace stack;
@@ -176,8 +189,13 @@ void guard_free(struct guarded *g, uintptr_t addr, unsigned kind) {
 }
 
 bool guard_shrink(struct guarded *g, uintptr_t addr, size_t size, bool wasteful) {
-	if (!misuse_check_guarded(OP_REALLOC, g, addr) || !is_sound(g, addr, KIND_FREED, g->kind))
+	if (!misuse_check_guarded(OP_REALLOC, g, addr))
 		return false;
+	enum wrong wrong = look(g, KIND_FREED, g->kind);
+	if (wrong != NOTHING) {
+		report(g, wrong, KIND_FREED, g->kind);
+		return false;
+	}
 	if (wasteful ? size > g->size : !size_fits_well(g->size, size))
 		return false;
 	g->size = size;
