@@ -24,13 +24,12 @@ static const size_t FLOOR = 8 * HAK_MIB;      /* bytes always allowed */
 
 struct bigcache_stats hak_bigcache_stats;
 
-/* Under `lock`. */
+/* Under `lock`, as is hak_space.kept: the granules kept. */
 static struct {
 	struct lock lock;
 	struct list bin[BINS];
 	uint64_t nonempty[WORDS];
 	struct queue age;       /* oldest first */
-	size_t granules;        /* kept */
 	bool unjoined;          /* spans have come since join_all */
 	unsigned events;
 	uint64_t now_ms;
@@ -51,17 +50,16 @@ void bigcache_reset(void) {
 	for (unsigned i = 0; i < WORDS; i++)
 		cache.nonempty[i] = 0;
 	cache.age = (struct queue){ 0 };
-	cache.granules = 0;
-	__atomic_store_n(&hak_space.kept, 0, __ATOMIC_RELAXED); /* as in space_set_kept */
+	space_set_kept(0);
 	cache.generation++;
 }
 
 HAK_EVERYDAY size_t bigcache_bytes(void) {
-	return __atomic_load_n(&cache.granules, __ATOMIC_RELAXED) * GRANULE;
+	return __atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED) * GRANULE;
 }
 
 HAK_EVERYDAY const void *bigcache_granules_at(void) {
-	return &cache.granules;
+	return &hak_space.kept;
 }
 
 /* Monotonic in `granules`; exact up to EXACT. */
@@ -82,9 +80,7 @@ static struct large *of_age_node(struct queue_node *n) {
 }
 
 static void count_kept(ptrdiff_t granules) {
-	/* Relaxed: a hint for those without the lock. */
-	__atomic_store_n(&cache.granules, cache.granules + (size_t)granules, __ATOMIC_RELAXED);
-	space_set_kept(cache.granules);
+	space_set_kept(hak_space.kept + (size_t)granules);
 }
 
 static void bin(struct large *l) {
@@ -319,7 +315,7 @@ static struct large *take(size_t granules) {
 struct large *bigcache_take(size_t granules) {
 	lock_acquire(&cache.lock);
 	struct large *l = take(granules);
-	if (l == NULL && cache.granules >= granules && join_all())
+	if (l == NULL && hak_space.kept >= granules && join_all())
 		l = take(granules);
 	if (l != NULL) {
 		if (!l->untouched)
@@ -347,7 +343,7 @@ static struct large *victim(size_t most) {
 	lock_acquire(&cache.lock);
 	if (cache.age.first != NULL) {
 		struct large *oldest = of_age_node(cache.age.first);
-		size_t excess = cache.granules > most ? cache.granules - most : 0;
+		size_t excess = hak_space.kept > most ? hak_space.kept - most : 0;
 		if (is_stale(oldest))
 			excess = oldest->span.granules;
 		if (excess != 0)
@@ -387,7 +383,7 @@ void bigcache_put(struct large *l) {
 	cache.unjoined = true;
 	add(l);
 	size_t most = allowance();
-	bool over = cache.granules > most;
+	bool over = hak_space.kept > most;
 	if (over)
 		cache.evicted_ms = cache.now_ms != 0 ? cache.now_ms : 1;
 	lock_release(&cache.lock);
@@ -451,7 +447,7 @@ const char *bigcache_check(void) {
 		granules += of_age_node(n)->span.granules;
 		wrong = check_one(of_age_node(n));
 	}
-	if (wrong == NULL && (granules != cache.granules || count != cache.age.count || count != count_binned()))
+	if (wrong == NULL && (granules != hak_space.kept || count != cache.age.count || count != count_binned()))
 		wrong = "the sums over BigCache are wrong";
 	lock_release(&cache.lock);
 	return wrong;

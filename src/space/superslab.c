@@ -247,10 +247,11 @@ bool superslab_grow(enum span_use use) {
 	struct superslab *ss = new_descriptor();
 	if (ss == NULL)
 		return false;
-	*ss = (struct superslab){ .next = ss->next, .base = kind->region, .zero = UINT32_MAX, .huge = kind == &space.huge };
+	*ss = (struct superslab){ .next = ss->next, .base = kind->region, .zero = UINT32_MAX,
+	                          .huge = kind == &space.huge };
 	kind->region += SUPERSLAB;
 	pagemap_set(ss->base, SUPERSLAB_GRANULES, TAG_FREE, NULL);
-	ss->free = UINT32_MAX;
+	ss->free = UINT32_MAX; /* with .zero above it would be one constant, far from what every process reads */
 	space_count_superslabs(1);
 	space_note_retained();
 	superslab_refile(ss);

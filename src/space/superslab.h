@@ -71,7 +71,7 @@ struct space_stats {
 	size_t large;    /* bytes of large blocks in SuperSlabs */
 	size_t big;      /* granules of large blocks with a mapping of their own */
 	size_t dirty_most, live_most; /* the most there were at a time */
-	size_t kept;     /* in BigCache; not under the lock, nor is the next */
+	size_t kept;     /* in BigCache, under its lock; the next is under neither */
 	size_t retained_most; /* of those, and free ones of SuperSlabs */
 	size_t threads;  /* that have a heap; not under the lock */
 	size_t locks, waits; /* times the lock was taken, and of those after waiting */
@@ -118,6 +118,7 @@ HAK_INLINE void space_note_retained(void) {
 		__atomic_store_n(&hak_space.retained_most, (size_t)retained, __ATOMIC_RELAXED);
 }
 HAK_INLINE void space_set_kept(size_t granules) {
+	/* Relaxed: a hint for those without BigCache's lock. */
 	__atomic_store_n(&hak_space.kept, granules, __ATOMIC_RELAXED);
 	space_note_retained();
 }
