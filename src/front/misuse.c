@@ -141,7 +141,7 @@ bool misuse_end(unsigned sc) {
 	return finish(&l, 0);
 }
 
-bool misuse_check_end(unsigned sc, uintptr_t end) {
+HAK_EVERYDAY bool misuse_check_end(unsigned sc, uintptr_t end) {
 	return link_is_our_end(end) || misuse_end(sc);
 }
 
