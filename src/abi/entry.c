@@ -69,9 +69,7 @@ HAK_COLD static struct heap *new_heap_to_free(void) {
 	return h;
 }
 
-HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
-	if (ptr == NULL)
-		return;
+HAK_NOINLINE static void release_any(void *ptr, unsigned kind, const void *caller) {
 	/* The bins this thread frees into take blocks from here on only if it has a heap; a thread that
 	   frees before it allocates anything does not need one. */
 	struct heap *h = hak_tcache.heap;
@@ -101,6 +99,16 @@ HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 	if (h != NULL)
 		COUNT(h->count.foreign_free);
 	libc_free(ptr);
+}
+
+HAK_INLINE void release(void *ptr, unsigned kind, const void *caller) {
+	if (ptr == NULL)
+		return;
+	struct heap *h = hak_tcache.heap;
+	if (h == NULL)
+		lifecycle_repair_if_due();
+	if (HAK_UNLIKELY(sample_has_blocks()) || !free_foreign(h, ptr))
+		release_any(ptr, kind, caller);
 }
 
 void entry_free_as(void *ptr, unsigned kind) {

@@ -13,6 +13,7 @@
 #include "front/quarantine.h"
 #include "front/sampling.h"
 #include "front/secure.h"
+#include "front/watch.h"
 #include "slab/mosaic.h"
 #include "space/purge.h"
 
@@ -151,6 +152,11 @@ bool release_memory(struct heap *h, size_t keep) {
 
 /* ---- freeing ---- */
 
+/* Is this the tag of a slab of the heap's? */
+static bool is_own(const struct heap *h, uint32_t tag) {
+	return (tag & ~TAG_CODE_MASK) == h->tag;
+}
+
 static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 	unsigned sc = slab_class_at(s, block);
 	struct bin *b = &h->bins[sc];
@@ -173,22 +179,63 @@ bool block_is_locked_heaps(struct slab *s) {
 	return owner != NULL && LIST_ENTRY(owner, struct heap, inbox)->locked;
 }
 
+static void post_one(struct slab *s, uintptr_t block) {
+	struct batch one = { .first = block, .last = block, .count = 1 };
+	remote_post(s, &one);
+}
+
 static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
 	if (slab_mosaic(s) != NULL)
 		mosaic_mark_freed(s, block);
 	/* Those of a thread without a heap are seen only when their slab's owner takes them up. */
 	if (h != NULL)
 		COUNT(h->count.remote_free);
-	if (h != NULL && !h->locked && !block_is_locked_heaps(s)) {
+	if (h != NULL && !h->locked && !block_is_locked_heaps(s))
 		outbox_add(&h->outbox, s, block);
-		return;
-	}
-	struct batch one = { .first = block, .last = block, .count = 1 };
-	remote_post(s, &one);
+	else
+		post_one(s, block);
+}
+
+/* Does nobody want to see the blocks that the thread frees? (Who hardens or counts them has taken the tag away.) */
+static bool frees_unseen(const struct heap *h) {
+	return PAGEMAP_LOAD(&hak_tcache.tag) == h->tag && !h->is_watched && !watch_is_due(h) && h->ops == NULL;
+}
+
+/* Has its calls ahead of it: kept apart, so that the short way needs no frame. */
+HAK_NOINLINE static bool free_to_outbox(struct heap *h, struct slab *s, uintptr_t block) {
+	heap_enter(h);
+	free_remote(h, s, block);
+	heap_leave(h);
+	return true;
+}
+
+HAK_NOINLINE static bool free_without_heap(struct slab *s, uintptr_t block) {
+	post_one(s, block);
+	return true;
+}
+
+bool free_foreign(struct heap *h, void *ptr) {
+	uintptr_t addr = (uintptr_t)ptr;
+	struct pagemap_entry e = pagemap_lookup(addr);
+	struct slab *s = e.desc;
+	if (!tag_is_slab(e.tag) || (h != NULL ? is_own(h, e.tag) || !frees_unseen(h) : secure_is_on()))
+		return false;
+	if (slab_mosaic(s) != NULL || !slab_has_own_block(s, addr) || block_looks_free(addr, slab_end(s)))
+		return false;
+	if (h == NULL)
+		return free_without_heap(s, addr);
+	struct outbox_slot *slot = outbox_slot_of(&h->outbox, s);
+	if (slot->slab != s || outbox_fills(s, slot->batch.count + 1))
+		return free_to_outbox(h, s, addr);
+	heap_enter(h);
+	COUNT(h->count.remote_free);
+	outbox_push(slot, addr);
+	heap_leave(h);
+	return true;
 }
 
 void block_put(struct heap *h, struct slab *s, uintptr_t block) {
-	if (h != NULL && (pagemap_tag(block) & ~TAG_CODE_MASK) == h->tag)
+	if (h != NULL && is_own(h, pagemap_tag(block)))
 		free_local(h, s, block);
 	else
 		free_remote(h, s, block);
@@ -253,7 +300,7 @@ bool free_block_as(struct heap *h, void *ptr, unsigned kind) {
 			secure_free(h, e.desc, addr);
 		return true;
 	}
-	if (h != NULL && (e.tag & ~TAG_CODE_MASK) == h->tag)
+	if (h != NULL && is_own(h, e.tag))
 		free_local(h, e.desc, addr);
 	else
 		free_remote(h, e.desc, addr);

@@ -32,11 +32,15 @@ void watch_begin(struct heap *h);
 /* A thread that is watched frees a block on the slow path. */
 void watch_count(struct heap *h, uintptr_t block);
 
+/* Was there a burst that the thread has not seen? */
+HAK_INLINE bool watch_is_due(const struct heap *h) {
+	/* Acquire: the time of the burst. */
+	return h->bursts_seen != atomic_load_explicit(&hak_purge_bursts.count, memory_order_acquire);
+}
+
 /* A thread has freed one there, or has just begun: bursts before that are its business, too. */
 HAK_INLINE void watch_look(struct heap *h) {
-	/* Acquire: the time of the burst. */
-	uint32_t bursts = atomic_load_explicit(&hak_purge_bursts.count, memory_order_acquire);
-	if (HAK_UNLIKELY(h->bursts_seen != bursts))
+	if (HAK_UNLIKELY(watch_is_due(h)))
 		watch_begin(h);
 }
 

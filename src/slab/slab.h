@@ -156,16 +156,21 @@ HAK_INLINE unsigned slab_reserved(const struct slab *s) {
 	return s->reserved;
 }
 
-/* Is `addr` the address of a carved block of the slab? Any thread may ask about a block it was given. */
-HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
+/* slab_has_block for a slab that is no mosaic. */
+HAK_INLINE bool slab_has_own_block(const struct slab *s, uintptr_t addr) {
 	uintptr_t off = addr - s->base;
-	const struct mosaic *m = slab_mosaic(s);
-	if (HAK_UNLIKELY(m != NULL))
-		return mosaic_class_at(m, off) != 0;
 	uint32_t index = sc_index(s->sc, off);
 	/* Relaxed: who has a block has it from somebody who saw it carved. */
 	return index >= s->reserved && index < __atomic_load_n(&s->carved, __ATOMIC_RELAXED) &&
 		(uintptr_t)index * s->block_size == off;
+}
+
+/* Is `addr` the address of a carved block of the slab? Any thread may ask about a block it was given. */
+HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
+	const struct mosaic *m = slab_mosaic(s);
+	if (HAK_UNLIKELY(m != NULL))
+		return mosaic_class_at(m, addr - s->base) != 0;
+	return slab_has_own_block(s, addr);
 }
 
 /* Is `addr` in the slab's memory? */

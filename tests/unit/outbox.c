@@ -5,6 +5,7 @@
 #include "fixture.h"
 
 enum { TINY = 2, WIDE = 32 }; /* 32 and 1024 bytes */
+enum { BETWEEN = 2 * CHUNK_SLABS }; /* slabs that can come before one that shares a slot */
 
 static struct inbox inbox;
 static struct outbox outbox;
@@ -81,27 +82,66 @@ static void add_widest_posts_at_once(void **state)
 	slab_delete(s);
 }
 
-/* One slab more than there are slots: two must share one. */
-static void add_to_shared_slot_posts_predecessor(void **state)
+/* Another slab whose blocks would go to the same slot; those between stay, to be deleted by the caller. */
+static struct slab *sharing_slot_with(struct slab *first, struct slab **between, unsigned *count)
 {
-	struct slab *s[OUTBOX_SLOTS + 1];
-	unsigned sum = 0;
+	for (;;) {
+		struct slab *s = fixture_slab(TINY, &inbox, 2 * OUTBOX_OTHERS);
 
-	for (unsigned i = 0; i <= OUTBOX_SLOTS; i++) {
-		s[i] = fixture_slab(TINY, &inbox, 8);
-		add(s[i], 0, 5);
-		assert_int_equal(posted(s[i]), 0);
+		if (outbox_slot_of(&outbox, s) == outbox_slot_of(&outbox, first))
+			return s;
+		assert_true(*count < BETWEEN);
+		between[(*count)++] = s;
 	}
-	for (unsigned i = 0; i <= OUTBOX_SLOTS; i++)
-		sum += posted(s[i]);
-	assert_int_equal(sum + outbox.used * 5, (OUTBOX_SLOTS + 1) * 5);
-	assert_true(sum >= 5 && outbox.used <= OUTBOX_SLOTS);
+}
+
+static void delete_all(struct slab **slabs, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		slab_delete(slabs[i]);
+}
+
+static void add_to_anothers_slot_posts_at_once(void **state)
+{
+	struct slab *between[BETWEEN], *s = fixture_slab(TINY, &inbox, 8);
+	unsigned count = 0;
+	struct slab *other = sharing_slot_with(s, between, &count);
+
+	add(s, 0, 5);
+	for (unsigned i = 0; i < OUTBOX_OTHERS - 1; i++) {
+		add(other, i, 1);
+		assert_int_equal(posted(other), i + 1);
+	}
+	add(s, 5, 1); /* and the count begins again */
+	add(other, OUTBOX_OTHERS - 1, 1);
+	assert_int_equal(posted(other), OUTBOX_OTHERS);
+	assert_int_equal(posted(s), 0);
 	outbox_flush(&outbox);
+	assert_int_equal(posted(s), 6);
+	slab_delete(s);
+	slab_delete(other);
+	delete_all(between, count);
+}
+
+static void add_to_anothers_slot_takes_it_in_the_end(void **state)
+{
+	struct slab *between[BETWEEN], *s = fixture_slab(TINY, &inbox, 8);
+	unsigned count = 0;
+	struct slab *other = sharing_slot_with(s, between, &count);
+
+	add(s, 0, 5);
+	add(other, 0, OUTBOX_OTHERS);
+	assert_int_equal(posted(s), 5);
+	assert_int_equal(posted(other), OUTBOX_OTHERS - 1);
+	assert_int_equal(outbox.used, 1);
+	add(other, OUTBOX_OTHERS, 3);
+	assert_int_equal(posted(other), OUTBOX_OTHERS - 1);
+	outbox_flush(&outbox);
+	assert_int_equal(posted(other), OUTBOX_OTHERS + 3);
 	assert_int_equal(outbox.used, 0);
-	for (unsigned i = 0; i <= OUTBOX_SLOTS; i++) {
-		assert_int_equal(posted(s[i]), 5);
-		slab_delete(s[i]);
-	}
+	slab_delete(s);
+	slab_delete(other);
+	delete_all(between, count);
 }
 
 static void flush_empty_does_nothing(void **state)
@@ -130,7 +170,8 @@ int main(void)
 		cmocka_unit_test_setup(add_many_posts_when_full, start_empty),
 		cmocka_unit_test_setup(add_wide_posts_by_bytes, start_empty),
 		cmocka_unit_test_setup(add_widest_posts_at_once, start_empty),
-		cmocka_unit_test_setup(add_to_shared_slot_posts_predecessor, start_empty),
+		cmocka_unit_test_setup(add_to_anothers_slot_posts_at_once, start_empty),
+		cmocka_unit_test_setup(add_to_anothers_slot_takes_it_in_the_end, start_empty),
 		cmocka_unit_test_setup(flush_empty_does_nothing, start_empty),
 		cmocka_unit_test_setup(flush_last_blocks_of_orphan_deletes, start_empty),
 	};
