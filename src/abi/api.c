@@ -127,7 +127,8 @@ API void *hak_expand(void *ptr, size_t size) {
 	return ptr;
 }
 
-API int hak_owns(const void *ptr) {
+/* A program that asks amid its work, to learn who serves it, pays no page for that. */
+API HAK_EVERYDAY int hak_owns(const void *ptr) {
 	uint32_t tag = pagemap_lookup((uintptr_t)ptr).tag;
 	return tag != TAG_NONE && tag != TAG_LARGE_GONE;
 }

@@ -10,7 +10,8 @@
 
 #define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define HAK_COLD __attribute__((cold, noinline))
+/* Stays with its file: the linker puts what is called unlikely before everything else, where the everyday lies. */
+#define HAK_COLD __attribute__((cold, noinline, section(".text.cold")))
 #define HAK_NOINLINE __attribute__((noinline))
 #define HAK_INLINE static inline __attribute__((always_inline))
 /* Ours alone, and the compiler may know: -fvisibility=hidden says so of definitions only. */

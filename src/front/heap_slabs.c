@@ -26,7 +26,7 @@ struct heap_class *heap_class_of(struct heap *h, const struct slab *s) {
 	return &h->classes[slab_mosaic(s) != NULL ? 0 : s->sc];
 }
 
-void heap_add_slab(struct heap *h, struct slab *s) {
+HAK_EVERYDAY void heap_add_slab(struct heap *h, struct slab *s) {
 	list_push(&heap_class_of(h, s)->all, &s->all);
 	h->slabs++;
 }
@@ -43,7 +43,7 @@ void heap_unlink_slab(struct heap *h, struct slab *s) {
 	h->slabs -= h->slabs != 0; /* it may be a forsaken heap's (heap_forsake) */
 }
 
-void heap_log_slab(const struct heap *h, unsigned sc, const char *what) {
+HAK_EVERYDAY void heap_log_slab(const struct heap *h, unsigned sc, const char *what) {
 	struct line l;
 	if (HAK_LIKELY(!hak_settings.warm_log))
 		return;
@@ -200,7 +200,7 @@ void heap_send_home(struct heap *h, uintptr_t link) {
 	misuse_check_end(0, block);
 }
 
-void heap_drain_inbox(struct heap *h) {
+HAK_EVERYDAY void heap_drain_inbox(struct heap *h) {
 	if (inbox_is_empty(&h->inbox))
 		return;
 	struct slab *s = inbox_take(&h->inbox, false), *next;

@@ -116,7 +116,7 @@ static void *take_from_any(struct heap *h, unsigned sc) {
 	return take_from_mosaics(h, sc);
 }
 
-void *holes_refill(struct heap *h, unsigned sc) {
+HAK_EVERYDAY void *holes_refill(struct heap *h, unsigned sc) {
 	size_t size = hak_size_classes[sc].size;
 	if (!may_have_mosaics(h) || h->slabs < MIN_SLABS)
 		return NULL;
