@@ -383,7 +383,7 @@ static void give_up_empty(struct heap *h) {
 /* While anything waits to be given back, the clock is looked at every few dozen milliseconds. A program
    that all but idles would not come here for minutes: hence the hiding. */
 void heap_tick(struct heap *h) {
-	if (!purge_pending() && bigcache_bytes() == 0 && !h->keeps_empty)
+	if (!purge_pending() && bigcache_is_empty() && !h->keeps_empty)
 		return;
 	uint64_t now = os_cycles();
 	if (now - h->looked < OS_CYCLES_A_MOMENT)

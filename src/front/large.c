@@ -117,7 +117,12 @@ HAK_EVERYDAY struct large *large_of(uintptr_t addr) {
 /* ---- allocation ---- */
 
 static struct large *alloc_in_superslab(size_t size) {
-	struct large *l = large_new_descriptor();
+	struct large *l = bigcache_take_piece(granules_for(size));
+	if (l != NULL) {
+		l->span.zero = false;
+		return l;
+	}
+	l = large_new_descriptor();
 	if (l == NULL)
 		return NULL;
 	if (!span_alloc(granules_for(size), SPAN_LARGE, &l->span)) {
@@ -211,7 +216,20 @@ void large_clear(struct large *l) {
 
 /* ---- free ---- */
 
+static void release_in_superslab(struct large *l) {
+	struct span span = l->span;
+	span.was_large = true;
+	span.last_size = l->size;
+	size_t touched = l->touched;
+	large_put_descriptor(l);
+	span_free(&span, touched);
+}
+
 void large_release(struct large *l) {
+	if (!is_big(l)) {
+		release_in_superslab(l);
+		return;
+	}
 	size_t granules = l->span.granules + 2 * (l->guard >> GRANULE_SHIFT);
 	size_t bytes = granules << GRANULE_SHIFT;
 	uintptr_t base = base_of(l), start = base - l->guard;
@@ -226,15 +244,6 @@ void large_release(struct large *l) {
 }
 
 void large_dispose(struct large *l) {
-	if (!is_big(l)) {
-		struct span span = l->span;
-		span.was_large = true;
-		span.last_size = l->size;
-		size_t touched = l->touched;
-		large_put_descriptor(l);
-		span_free(&span, touched);
-		return;
-	}
 	if (l->guard != 0)
 		large_release(l);
 	else

@@ -52,7 +52,7 @@ struct large *large_alloc(size_t size, size_t align, bool *zerop);
    make every page resident, also those the program never touches. */
 void large_clear(struct large *l);
 
-/* Gives the memory and the descriptor of a freed block with a mapping of its own back. */
+/* Gives the memory and the descriptor of a freed block back. */
 void large_release(struct large *l);
 
 /* Frees the block. False: somebody else freed it already. */

@@ -41,7 +41,7 @@ static uint64_t age_of_burst(void) {
 
 /* Is nothing left of it? Early on there may be more to come. */
 static bool is_settled(void) {
-	return age_of_burst() > (uint64_t)hak_settings.purge_delay_ms / 2 && !purge_pending() && bigcache_bytes() == 0;
+	return age_of_burst() > (uint64_t)hak_settings.purge_delay_ms / 2 && !purge_pending() && bigcache_is_empty();
 }
 
 static bool is_over(void) {

@@ -463,8 +463,11 @@ static void add_nursery(const struct reading *r, uint64_t *live) {
 
 static void add_large(void *arg, const struct reading_large *l) {
 	struct hak_stats *st = arg;
-	if (!l->is_live)
+	if (!l->is_live) {
+		if (l->in_superslab)
+			st->bigcache += l->granules; /* in use for its SuperSlab; add_space goes on */
 		return;
+	}
 	bool l25 = l->usable >= (uint64_t)512 << 10, l2 = l->usable >= (uint64_t)2 << 20;
 	*(l2 ? &st->l2 : l25 ? &st->l25 : &st->large) += l->usable;
 	*(l2 ? &st->l2_blocks : l25 ? &st->l25_blocks : &st->large_blocks) += 1;
@@ -528,14 +531,15 @@ static void add_space(const struct reading *r, struct hak_stats *st) {
 	st->space_locks = GET(c->bytes, SPACE_LOCKS);
 	st->space_waits = GET(c->bytes, SPACE_WAITS);
 	st->regrets = GET(c->bytes, SPACE_REGRETS);
-	st->bigcache = get_word(r, r->root[ROOT_BIGCACHE_GRANULES]) << shift;
+	uint64_t spans = get_word(r, r->root[ROOT_BIGCACHE_GRANULES]) << shift;
+	st->bigcache = (st->bigcache << shift) + spans;
 	st->clean <<= shift;
 	st->retained = st->dirty + st->clean + st->bigcache;
 	uint64_t superslabs = st->superslabs * r->number[N_SUPERSLAB_GRANULES];
 	st->mapped = (superslabs + GET(c->bytes, SPACE_ALONE) + GET(c->bytes, SPACE_BIG)) << shift;
-	st->mapped += st->bigcache;
+	st->mapped += spans;
 	uint64_t in_use = GET(c->bytes, SPACE_LIVE) + GET(c->bytes, SPACE_ALONE) + GET(c->bytes, SPACE_BIG);
-	st->resident = (in_use << shift) + st->dirty + st->bigcache + st->metadata;
+	st->resident = (in_use << shift) + st->dirty + spans + st->metadata;
 }
 
 /* `waste`: of a block, in the mean. */

@@ -62,15 +62,16 @@ static void add_large(void *arg, const struct reading_large *l) {
 	struct map *m = arg;
 	struct map_row *r = l->in_superslab ? row_of(m, l->base) : NULL;
 	uint64_t bytes = l->granules << MAP_GRANULE_SHIFT;
-	if (r == NULL) {
+	if (r == NULL || !l->is_live) {
 		*(l->is_live ? &m->big : &m->kept) += 1;
 		*(l->is_live ? &m->big_bytes : &m->kept_bytes) += bytes;
-		return;
 	}
+	if (r == NULL)
+		return;
 	size_t first = (l->base - r->base) >> MAP_GRANULE_SHIFT;
 	for (size_t i = first; i < first + l->granules && i < MAP_GRANULES; i++)
 		r->cell[i] = (struct map_cell){
-			.kind = i == first ? MAP_LARGE : MAP_LARGE_MORE,
+			.kind = !l->is_live ? MAP_DIRTY : i == first ? MAP_LARGE : MAP_LARGE_MORE,
 			.percent = bytes != 0 ? (uint8_t)(l->usable * 100 / bytes) : 0,
 		};
 }

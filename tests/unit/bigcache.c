@@ -1,19 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/bigcache.h"
 
+#include <string.h>
+#include <unistd.h>
+
 #include "base/settings.h"
 #include "common.h"
+#include "slab/size_class.h"
 #include "space/pagemap.h"
+#include "space/purge.h"
 #include "space/superslab.h"
 
 enum { FLOOR_MIB = 8, MOST_REGRET = 4, SLOTS = 16, ROUNDS = 3000 };
+
+static size_t kept_bytes(void)
+{
+	return hak_space.kept * GRANULE;
+}
 
 static int start_empty(void **state)
 {
 	hak_settings.purge_delay_ms = 60000;
 	hak_settings.bigcache_max = 512 * HAK_MIB;
 	bigcache_release(0);
-	return bigcache_bytes() == 0 && hak_space.big == 0 ? 0 : -1;
+	return kept_bytes() == 0 && hak_space.pieces == 0 && hak_space.big == 0 ? 0 : -1;
 }
 
 static struct large *take(size_t mib)
@@ -49,9 +59,9 @@ static void kept_bytes_bounded_by_floor(void **state)
 		l[i] = take(4);
 	for (unsigned i = 0; i < 10; i++) {
 		large_free(l[i]);
-		assert_true(bigcache_bytes() <= FLOOR_MIB * HAK_MIB);
+		assert_true(kept_bytes() <= FLOOR_MIB * HAK_MIB);
 	}
-	assert_true(bigcache_bytes() >= (FLOOR_MIB - 4) * HAK_MIB);
+	assert_true(kept_bytes() >= (FLOOR_MIB - 4) * HAK_MIB);
 	assert_true(hak_bigcache_stats.evictions > evictions);
 	assert_int_equal(hak_space.big, 0);
 }
@@ -71,13 +81,13 @@ static void freed_span_serves_next_request(void **state)
 	uint64_t hits = hak_bigcache_stats.hits;
 
 	large_free(l);
-	assert_int_equal(bigcache_bytes(), 3 * HAK_MIB);
+	assert_int_equal(kept_bytes(), 3 * HAK_MIB);
 	assert_int_equal(hak_space.kept, 3 * HAK_MIB / GRANULE);
 	assert_true(hak_space.retained_most >= hak_space.kept);
 	l = take(3);
 	assert_true(base_of(l) == base);
 	assert_int_equal(hak_bigcache_stats.hits, hits + 1);
-	assert_int_equal(bigcache_bytes(), 0);
+	assert_int_equal(kept_bytes(), 0);
 	large_free(l);
 }
 
@@ -99,9 +109,9 @@ static void smaller_request_of_two_thirds_gets_the_whole(void **state)
 	assert_true(large_free(l));
 	l = take(4);
 	assert_true(base_of(l) == base);
-	assert_int_equal(bigcache_bytes(), 0);
+	assert_int_equal(kept_bytes(), 0);
 	assert_true(large_free(l));
-	assert_int_equal(bigcache_bytes(), 6 * HAK_MIB);
+	assert_int_equal(kept_bytes(), 6 * HAK_MIB);
 }
 
 static void smaller_request_leaves_the_rest(void **state)
@@ -117,7 +127,7 @@ static void smaller_request_leaves_the_rest(void **state)
 		assert_int_equal(part[i]->span.granules, 32);
 		assert_true(base_of(part[i]) >= base && base_of(part[i]) < base + 6 * HAK_MIB);
 		assert_ptr_equal(large_of(base_of(part[i]) + HAK_MIB), part[i]);
-		assert_int_equal(bigcache_bytes(), (4 - 2 * i) * HAK_MIB);
+		assert_int_equal(kept_bytes(), (4 - 2 * i) * HAK_MIB);
 	}
 	for (unsigned i = 0; i < 3; i++)
 		for (unsigned j = 0; j < i; j++)
@@ -125,7 +135,7 @@ static void smaller_request_leaves_the_rest(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		large_free(part[(i + 1) % 3]);
 	/* They have joined again. */
-	assert_int_equal(bigcache_bytes(), 6 * HAK_MIB);
+	assert_int_equal(kept_bytes(), 6 * HAK_MIB);
 	l = take(6);
 	assert_true(base_of(l) == base);
 	large_free(l);
@@ -150,7 +160,7 @@ static void larger_request_not_served(void **state)
 {
 	give_back(2);
 	assert_null(bigcache_take(33));
-	assert_int_equal(bigcache_bytes(), 2 * HAK_MIB);
+	assert_int_equal(kept_bytes(), 2 * HAK_MIB);
 }
 
 static void kept_bytes_bounded_by_setting(void **state)
@@ -162,9 +172,9 @@ static void kept_bytes_bounded_by_setting(void **state)
 		l[i] = take(2);
 	for (unsigned i = 0; i < 4; i++) {
 		large_free(l[i]);
-		assert_true(bigcache_bytes() <= 5 * HAK_MIB);
+		assert_true(kept_bytes() <= 5 * HAK_MIB);
 	}
-	assert_true(bigcache_bytes() >= 3 * HAK_MIB);
+	assert_true(kept_bytes() >= 3 * HAK_MIB);
 }
 
 static void kept_bytes_may_follow_live(void **state)
@@ -172,20 +182,20 @@ static void kept_bytes_may_follow_live(void **state)
 	struct large *live = take(160), *l = take(30);
 
 	large_free(l); /* more than the floor, less than a quarter of what is live */
-	assert_int_equal(bigcache_bytes(), 30 * HAK_MIB);
+	assert_int_equal(kept_bytes(), 30 * HAK_MIB);
 	large_free(live);
-	assert_true(bigcache_bytes() <= MOST_REGRET * FLOOR_MIB * HAK_MIB);
+	assert_true(kept_bytes() <= MOST_REGRET * FLOOR_MIB * HAK_MIB);
 }
 
 static void old_span_is_released(void **state)
 {
 	give_back(3);
 	bigcache_tick();
-	assert_int_equal(bigcache_bytes(), 3 * HAK_MIB);
+	assert_int_equal(kept_bytes(), 3 * HAK_MIB);
 	hak_settings.purge_delay_ms = 20;
 	sleep_ms(60);
 	bigcache_tick();
-	assert_int_equal(bigcache_bytes(), 0);
+	assert_int_equal(kept_bytes(), 0);
 }
 
 static void delay_minus_one_keeps_old_span(void **state)
@@ -194,7 +204,7 @@ static void delay_minus_one_keeps_old_span(void **state)
 	hak_settings.purge_delay_ms = -1;
 	sleep_ms(30);
 	bigcache_tick();
-	assert_int_equal(bigcache_bytes(), 3 * HAK_MIB);
+	assert_int_equal(kept_bytes(), 3 * HAK_MIB);
 }
 
 static void release_keeps_what_it_is_told(void **state)
@@ -205,9 +215,9 @@ static void release_keeps_what_it_is_told(void **state)
 	large_free(b);
 	assert_false(bigcache_release(6 * HAK_MIB));
 	assert_true(bigcache_release(2 * HAK_MIB));
-	assert_true(bigcache_bytes() <= 2 * HAK_MIB);
+	assert_true(kept_bytes() <= 2 * HAK_MIB);
 	bigcache_release(0);
-	assert_int_equal(bigcache_bytes(), 0);
+	assert_int_equal(kept_bytes(), 0);
 	assert_false(bigcache_release(0));
 }
 
@@ -229,9 +239,9 @@ static void middle_sizes_kept_only_if_asked(void **state)
 {
 	hak_settings.bigcache_l25 = false;
 	give_back(1);
-	assert_int_equal(bigcache_bytes(), 0);
+	assert_int_equal(kept_bytes(), 0);
 	give_back(2);
-	assert_int_equal(bigcache_bytes(), 2 * HAK_MIB);
+	assert_int_equal(kept_bytes(), 2 * HAK_MIB);
 	hak_settings.bigcache_l25 = true;
 }
 
@@ -241,10 +251,10 @@ static void reset_forgets(void **state)
 
 	large_free(l);
 	bigcache_reset();
-	assert_int_equal(bigcache_bytes(), 0);
+	assert_int_equal(kept_bytes(), 0);
 	assert_null(bigcache_take(48));
 	give_back(3);
-	assert_int_equal(bigcache_bytes(), 3 * HAK_MIB);
+	assert_int_equal(kept_bytes(), 3 * HAK_MIB);
 }
 
 /* Spans that are out never overlap, whatever is cut and joined. */
@@ -277,6 +287,143 @@ static void spans_random_use_apart(void **state)
 			large_free(out[j]);
 }
 
+/* ---- pieces ---- */
+
+enum { PIECES = 96 };
+
+static int start_pieces(void **state)
+{
+	hak_settings.use_superslab = true;
+	hak_settings.secure = 0;
+	return start_empty(state);
+}
+
+static struct large *take_piece(unsigned granules)
+{
+	bool zero;
+	struct large *l = large_alloc(granules * GRANULE - 5000, 16, &zero);
+
+	assert_non_null(l);
+	assert_non_null(l->span.ss);
+	return l;
+}
+
+static void take_pieces(struct large *l[PIECES], unsigned granules)
+{
+	for (unsigned i = 0; i < PIECES; i++)
+		l[i] = take_piece(granules);
+}
+
+static void free_pieces(struct large *l[], unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		assert_true(large_free(l[i]));
+}
+
+static void freed_piece_serves_next_request(void **state)
+{
+	struct large *l = take_piece(1);
+	uintptr_t base = base_of(l);
+	size_t live = hak_space.live;
+	bool zero;
+
+	memset(l->span.base, 1, l->usable);
+	assert_true(large_free(l));
+	assert_false(large_free(l));
+	assert_null(large_of(base));
+	assert_int_equal(hak_space.pieces, 1);
+	assert_int_equal(hak_space.live, live);
+	assert_null(bigcache_check());
+	l = large_alloc(SC_MAX_SIZE + 1, 16, &zero);
+	assert_true(base_of(l) == base && !zero);
+	assert_ptr_equal(large_of(base), l);
+	assert_int_equal(l->usable, large_good_size(SC_MAX_SIZE + 1));
+	assert_int_equal(hak_space.pieces, 0);
+	large_free(l);
+}
+
+static void piece_serves_two_thirds_but_not_less(void **state)
+{
+	struct large *l[PIECES], *six;
+
+	take_pieces(l, 4); /* what is live allows for more */
+	six = take_piece(6);
+	large_free(six);
+	assert_int_equal(hak_space.pieces, 6);
+	assert_null(bigcache_take_piece(3));
+	assert_null(bigcache_take_piece(7));
+	assert_ptr_equal(bigcache_take_piece(4), six);
+	bigcache_put(six);
+	free_pieces(l, PIECES);
+}
+
+static void pieces_bounded_by_what_lives(void **state)
+{
+	struct large *l[PIECES];
+
+	take_pieces(l, 4);
+	for (unsigned i = 0; i < PIECES; i++) {
+		assert_true(large_free(l[i]));
+		assert_true(hak_space.pieces <= PIECES * 4 / 8);
+	}
+	assert_true(hak_space.pieces < 8);
+	assert_null(bigcache_check());
+}
+
+static void oldest_piece_goes_first(void **state)
+{
+	struct large *l[PIECES];
+	uintptr_t last;
+
+	take_pieces(l, 1);
+	last = base_of(l[PIECES - 1]);
+	free_pieces(l, PIECES);
+	l[0] = take_piece(1);
+	assert_true(base_of(l[0]) == last);
+	large_free(l[0]);
+}
+
+static void stale_pieces_go(void **state)
+{
+	hak_settings.purge_delay_ms = 1;
+	assert_true(large_free(take_piece(1)));
+	assert_int_equal(hak_space.pieces, 1);
+	assert_true(bigcache_due() != PURGE_NEVER);
+	for (int i = 0; i < 500 && hak_space.pieces != 0; i++) {
+		usleep(1000);
+		bigcache_tick();
+	}
+	assert_int_equal(hak_space.pieces, 0);
+	assert_true(bigcache_is_empty());
+}
+
+static void piece_not_kept_where_nothing_is(void **state)
+{
+	struct settings before = hak_settings;
+
+	hak_settings.purge_delay_ms = 0;
+	large_free(take_piece(1));
+	assert_int_equal(hak_space.pieces, 0);
+	hak_settings = before;
+	hak_settings.bigcache_max = 0;
+	large_free(take_piece(1));
+	assert_int_equal(hak_space.pieces, 0);
+	hak_settings = before;
+	hak_settings.secure = 1;
+	large_free(take_piece(1));
+	assert_int_equal(hak_space.pieces, 0);
+	hak_settings = before;
+}
+
+static void reset_forgets_pieces(void **state)
+{
+	assert_true(large_free(take_piece(1)));
+	bigcache_reset();
+	assert_int_equal(hak_space.pieces, 0);
+	assert_null(bigcache_take_piece(1));
+	assert_null(bigcache_check());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -297,6 +444,13 @@ int main(void)
 		cmocka_unit_test_setup(middle_sizes_kept_only_if_asked, start_empty),
 		cmocka_unit_test_setup(reset_forgets, start_empty),
 		cmocka_unit_test_setup(spans_random_use_apart, start_empty),
+		cmocka_unit_test_setup(freed_piece_serves_next_request, start_pieces),
+		cmocka_unit_test_setup(piece_serves_two_thirds_but_not_less, start_pieces),
+		cmocka_unit_test_setup(pieces_bounded_by_what_lives, start_pieces),
+		cmocka_unit_test_setup(oldest_piece_goes_first, start_pieces),
+		cmocka_unit_test_setup(stale_pieces_go, start_pieces),
+		cmocka_unit_test_setup(piece_not_kept_where_nothing_is, start_pieces),
+		cmocka_unit_test_setup(reset_forgets_pieces, start_pieces),
 	};
 
 	return UNIT_RUN(tests);

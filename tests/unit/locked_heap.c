@@ -23,6 +23,7 @@ static int start(void **state)
 
 static bool all_is_back(void)
 {
+	bigcache_release(0);
 	return hak_space.live == (nursery_used() != 0) && hak_space.big + hak_space.large == 0;
 }
 
