@@ -72,6 +72,9 @@ def _speed():
         yield _row(f"comprehensive {phase}", "bench_comprehensive", f"{each}", level="standard",
                    times=times)
     yield from _cold_and_steady("redis_like", "bench_redis_like", "{n}", level="standard")
+    # Between the blocks that threads cache and those with mappings of their own.
+    yield _row("random_mixed 32-512 KiB warm", "bench_random_mixed",
+               f"{STEADY // 10} 64 1 --min=32768 --max=524288", level="standard")
     yield _row("realloc_growth", "bench_realloc_growth", "", level="standard")
     # Blocks of this size take long: the long row has a tenth of the operations, and only the short
     # one is run without BigCache.
