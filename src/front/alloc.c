@@ -201,9 +201,8 @@ static bool frees_unseen(const struct heap *h) {
 	return PAGEMAP_LOAD(&hak_tcache.tag) == h->tag && !h->is_watched && !watch_is_due(h) && h->ops == NULL;
 }
 
-/* Has its calls ahead of it: kept apart, so that the short way needs no frame. */
+/* Has its calls ahead of it: kept apart, so that the short way needs no frame. The heap has been entered. */
 HAK_NOINLINE static bool free_to_outbox(struct heap *h, struct slab *s, uintptr_t block) {
-	heap_enter(h);
 	free_remote(h, s, block);
 	heap_leave(h);
 	return true;
@@ -224,10 +223,11 @@ bool free_foreign(struct heap *h, void *ptr) {
 		return false;
 	if (h == NULL)
 		return free_without_heap(s, addr);
+	/* Before the outbox is looked at: a fork child may return into this after it has used it. */
+	heap_enter(h);
 	struct outbox_slot *slot = outbox_slot_of(&h->outbox, s);
 	if (slot->slab != s || outbox_fills(s, slot->batch.count + 1))
 		return free_to_outbox(h, s, addr);
-	heap_enter(h);
 	COUNT(h->count.remote_free);
 	outbox_push(slot, addr);
 	heap_leave(h);
