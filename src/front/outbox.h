@@ -17,9 +17,9 @@
 
 enum {
 	OUTBOX_SLOTS = 8,
-	OUTBOX_BLOCKS = 32,     /* per slot */
+	OUTBOX_BLOCKS = 32,      /* per slot */
 	OUTBOX_BYTES = 8 * 1024, /* per slot */
-	OUTBOX_OTHERS = 32,       /* so many in a row take the slot */
+	OUTBOX_OTHERS = 32,      /* so many in a row take the slot */
 };
 
 struct outbox {
@@ -40,7 +40,8 @@ HAK_INLINE struct outbox_slot *outbox_slot_of(struct outbox *o, const struct sla
 
 /* Is that so many blocks of the slab that they are posted? */
 HAK_INLINE bool outbox_fills(const struct slab *s, unsigned count) {
-	return count >= OUTBOX_BLOCKS || count * (size_t)s->block_size >= OUTBOX_BYTES; /* a mosaic's first class will do */
+	/* Of a mosaic the first class will do. */
+	return count >= OUTBOX_BLOCKS || count * (size_t)s->block_size >= OUTBOX_BYTES;
 }
 
 /* Adds a block to the batch, which is of its slab. */
