@@ -417,6 +417,18 @@ static bool evict_pieces(size_t most) {
 	}
 }
 
+HAK_EVERYDAY void bigcache_yield(size_t granules) {
+	/* Relaxed: hints. */
+	if (HAK_LIKELY(__atomic_load_n(&hak_space.pieces, __ATOMIC_RELAXED) == 0 ||
+	               (granules == 1 && __atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED) != 0)))
+		return;
+	lock_acquire(&cache.lock);
+	struct large *l = piece_victim(0);
+	lock_release(&cache.lock);
+	if (l != NULL)
+		large_release(l);
+}
+
 /* One in, two out at most: no call has much to do, and what is kept still follows what lives. */
 static void put_piece(struct large *l) {
 	size_t most = pieces_allowance();

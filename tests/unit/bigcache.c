@@ -415,6 +415,28 @@ static void piece_not_kept_where_nothing_is(void **state)
 	hak_settings = before;
 }
 
+/* Rather than that clean memory becomes resident. */
+static void piece_yields_to_other_uses(void **state)
+{
+	struct large *l[PIECES], *other;
+
+	purge_all(0);
+	take_pieces(l, 1);
+	large_free(l[0]);
+	assert_int_equal(hak_space.pieces, 1);
+	assert_int_equal(hak_space.dirty, 0);
+	other = take_piece(2); /* which it does not serve */
+	assert_int_equal(hak_space.pieces, 0);
+	assert_true(hak_space.dirty != 0);
+	large_free(other);
+	assert_int_equal(hak_space.pieces, 2);
+	bigcache_yield(1); /* there is dirty memory */
+	assert_int_equal(hak_space.pieces, 2);
+	bigcache_yield(3); /* but maybe not in a row */
+	assert_int_equal(hak_space.pieces, 0);
+	free_pieces(l + 1, PIECES - 1);
+}
+
 static void reset_forgets_pieces(void **state)
 {
 	assert_true(large_free(take_piece(1)));
@@ -450,6 +472,7 @@ int main(void)
 		cmocka_unit_test_setup(oldest_piece_goes_first, start_pieces),
 		cmocka_unit_test_setup(stale_pieces_go, start_pieces),
 		cmocka_unit_test_setup(piece_not_kept_where_nothing_is, start_pieces),
+		cmocka_unit_test_setup(piece_yields_to_other_uses, start_pieces),
 		cmocka_unit_test_setup(reset_forgets_pieces, start_pieces),
 	};
 

@@ -192,6 +192,7 @@ static void blocks_random_use_zero_never_lies(void **state)
 	for (int i = 0; i < SLOTS; i++)
 		if (blocks[i] != NULL)
 			large_free(blocks[i]);
+	bigcache_release(0);
 	assert_int_equal(hak_space.live + hak_space.big + hak_space.large, 0);
 }
 
