@@ -417,10 +417,9 @@ static bool evict_pieces(size_t most) {
 	}
 }
 
-HAK_EVERYDAY void bigcache_yield(size_t granules) {
-	/* Relaxed: hints. */
-	if (HAK_LIKELY(__atomic_load_n(&hak_space.pieces, __ATOMIC_RELAXED) == 0 ||
-	               (granules == 1 && __atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED) != 0)))
+HAK_EVERYDAY void bigcache_yield(void) {
+	/* Relaxed: a hint. */
+	if (HAK_LIKELY(__atomic_load_n(&hak_space.pieces, __ATOMIC_RELAXED) == 0))
 		return;
 	lock_acquire(&cache.lock);
 	struct large *l = piece_victim(0);

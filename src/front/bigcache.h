@@ -39,9 +39,9 @@ bool bigcache_has(size_t granules);
 /* Likewise a piece; it may be half as long again. */
 struct large *bigcache_take_piece(size_t granules);
 
-/* So many granules are about to be taken from SuperSlabs. If those that are free may be clean, so that using
-   them makes new memory resident, this gives up the oldest piece, whose memory is there. */
-void bigcache_yield(size_t granules);
+/* Granules are about to be taken from SuperSlabs: gives up the oldest piece, whose memory is resident, so that
+   no clean ones need become so. */
+void bigcache_yield(void);
 
 /* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. */
 void bigcache_put(struct large *l);

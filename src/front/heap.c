@@ -188,7 +188,7 @@ static struct slab *take_ready(struct heap_class *hc) {
 }
 
 struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
-	bigcache_yield(1);
+	bigcache_yield();
 	struct slab *s = slab_new(sc);
 	if (s == NULL)
 		return NULL;

@@ -125,7 +125,7 @@ static struct large *alloc_in_superslab(size_t size) {
 	l = large_new_descriptor();
 	if (l == NULL)
 		return NULL;
-	bigcache_yield(granules_for(size));
+	bigcache_yield();
 	if (!span_alloc(granules_for(size), SPAN_LARGE, &l->span)) {
 		large_put_descriptor(l);
 		return NULL;
