@@ -69,6 +69,7 @@ HAK_COLD static struct heap *new_heap_to_free(void) {
 	return h;
 }
 
+/* What the short way refused. */
 HAK_NOINLINE static void release_any(void *ptr, unsigned kind, const void *caller) {
 	/* The bins this thread frees into take blocks from here on only if it has a heap; a thread that
 	   frees before it allocates anything does not need one. */
@@ -82,8 +83,6 @@ HAK_NOINLINE static void release_any(void *ptr, unsigned kind, const void *calle
 		heap_answer(h);
 		if (HAK_UNLIKELY(h->is_watched))
 			watch_count(h, (uintptr_t)ptr);
-	} else {
-		lifecycle_repair_if_due();
 	}
 	if (HAK_UNLIKELY(sample_has_blocks()))
 		sample_freed(h, ptr);
