@@ -2,7 +2,6 @@
 #include "front/bigcache.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "base/settings.h"
 #include "common.h"
@@ -390,7 +389,7 @@ static void stale_pieces_go(void **state)
 	assert_int_equal(hak_space.pieces, 1);
 	assert_true(bigcache_due() != PURGE_NEVER);
 	for (int i = 0; i < 500 && hak_space.pieces != 0; i++) {
-		usleep(1000);
+		sleep_ms(1);
 		bigcache_tick();
 	}
 	assert_int_equal(hak_space.pieces, 0);
