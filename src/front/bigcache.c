@@ -450,8 +450,8 @@ static void put_piece(struct large *l) {
 
 /* ---- giving back ---- */
 
-/* Takes a span out that the rules say must go: all of the oldest if it is stale, else as much of it
-   as is too much. */
+/* Takes a span out that the rules say must go: all of the oldest if it is stale, else about as much of
+   it as is too much. */
 static struct large *victim(size_t most) {
 	struct large *l = NULL;
 	lock_acquire(&cache.lock);
@@ -461,7 +461,7 @@ static struct large *victim(size_t most) {
 		if (is_stale(oldest))
 			excess = oldest->span.granules;
 		if (excess != 0)
-			l = cut(oldest, min_size(excess, oldest->span.granules));
+			l = cut(oldest, min_size(align_up(excess, LARGE_BIG_STEP), oldest->span.granules));
 		if (l != NULL)
 			hak_bigcache_stats.evictions++;
 	}

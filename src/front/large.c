@@ -80,6 +80,14 @@ static bool is_big(const struct large *l) {
 	return l->span.ss == NULL;
 }
 
+/* Granules of the span of a big block. Few lengths: spans are then reused whole, seldom cut, and blocks
+   begin where others did, on a page that is resident already. It costs address space; what lies behind
+   `usable` is not touched. */
+static size_t big_granules_for(size_t size) {
+	size_t granules = granules_for(size);
+	return size >= LARGE_BIG_MIN ? align_up(granules, LARGE_BIG_STEP) : granules;
+}
+
 static void count_big(ptrdiff_t granules) {
 	/* Relaxed: a counter. */
 	__atomic_fetch_add(&hak_space.big, (size_t)granules, __ATOMIC_RELAXED);
@@ -145,9 +153,8 @@ static bool shut_edges(char *p, size_t guard, size_t usable, size_t bytes) {
 	return os_protect(p, guard, false) && os_protect(p + guard + usable, bytes - guard - usable, false);
 }
 
-static struct large *map_big(size_t usable, size_t align, size_t guard) {
-	size_t granules = granules_for(usable), all = granules + 2 * (guard >> GRANULE_SHIFT);
-	size_t bytes = all << GRANULE_SHIFT;
+static struct large *map_big(size_t usable, size_t granules, size_t align, size_t guard) {
+	size_t all = granules + 2 * (guard >> GRANULE_SHIFT), bytes = all << GRANULE_SHIFT;
 	struct large *l = large_new_descriptor();
 	if (l == NULL)
 		return NULL;
@@ -172,17 +179,18 @@ static bool has_guards(size_t align) {
 }
 
 static struct large *alloc_big(size_t size, size_t align) {
-	size_t guard = has_guards(align) ? GRANULE : 0;
-	struct large *l = align <= GRANULE && guard == 0 ? bigcache_take(granules_for(size)) : NULL;
+	size_t guard = has_guards(align) ? GRANULE : 0, granules = big_granules_for(size);
+	struct large *l = align <= GRANULE && guard == 0 ? bigcache_take(granules) : NULL;
 	if (l != NULL) {
 		l->span.zero = secure_is_on(); /* then it was cleared when it was freed */
 		l->guard = 0;
 		count_big((ptrdiff_t)l->span.granules);
 		return l;
 	}
-	l = map_big(size, align, guard);
-	if (l == NULL && guard != 0) /* no more mappings, perhaps: then without guards */
-		l = map_big(size, align, 0);
+	l = map_big(size, granules, align, guard);
+	/* No more mappings, or address space: then without guards, and no more than it needs. */
+	if (l == NULL && (guard != 0 || granules != granules_for(size)))
+		l = map_big(size, granules_for(size), align, 0);
 	if (l == NULL)
 		return NULL;
 	count_big((ptrdiff_t)l->span.granules);
@@ -339,7 +347,7 @@ static bool resize_guarded(struct large *l, size_t usable) {
 }
 
 static bool resize_to(struct large *l, size_t usable) {
-	size_t granules = granules_for(usable);
+	size_t granules = is_big(l) ? big_granules_for(usable) : granules_for(usable);
 	if (l->guard != 0)
 		return resize_guarded(l, usable);
 	return granules == l->span.granules || (is_big(l) ? resize_big(l, granules) : resize_in_superslab(l, granules));
@@ -362,7 +370,7 @@ bool large_move(struct large *l, size_t size) {
 	size_t usable = large_good_size(size);
 	if (usable == 0 || !is_big(l) || l->guard != 0)
 		return false;
-	size_t old = l->span.granules, granules = granules_for(usable);
+	size_t old = l->span.granules, granules = big_granules_for(usable);
 	/* Where much is new, copying into memory that is there costs less than its page faults. */
 	if (granules > old + old / 4 && bigcache_has(granules))
 		return false;
@@ -370,7 +378,7 @@ bool large_move(struct large *l, size_t size) {
 	granules += granules / 8;
 	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
 	if (target == NULL) {
-		granules = granules_for(usable);
+		granules = big_granules_for(usable);
 		target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
 	}
 	if (target == NULL)

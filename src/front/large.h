@@ -20,6 +20,7 @@
 
 #define LARGE_BIG_MIN ((size_t)512 << 10) /* from here on: a mapping of its own */
 #define LARGE_L2_MIN ((size_t)2 << 20)
+#define LARGE_BIG_STEP ((size_t)4) /* granules: the spans of such blocks are multiples, if they can be */
 
 enum large_state { LARGE_LIVE = 1, LARGE_FREED };
 

@@ -215,6 +215,32 @@ static void hardened_block_shrunk_and_freed_locked_leaves_zeros(void **state)
 	hak_settings.secure = 0;
 }
 
+/* Their first pages would otherwise become resident one after the other, wherever a span was cut. */
+static void big_blocks_of_like_sizes_begin_alike(void **state)
+{
+	struct large *l = take(900 << 10);
+	uintptr_t base = base_of(l);
+
+	large_free(l);
+	l = take(1000 << 10);
+	assert_int_equal(base_of(l), base);
+	assert_int_equal(hak_space.kept, 0);
+	large_free(l);
+}
+
+static void big_block_near_limit_has_no_more_than_it_needs(void **state)
+{
+	size_t needed = LARGE_BIG_MIN / GRANULE + 1;
+	struct large *l;
+
+	large_put_descriptor(large_new_descriptor()); /* not one that must be mapped then */
+	hak_settings.limit = os_mapped() + needed * GRANULE;
+	l = take(LARGE_BIG_MIN + 1);
+	hak_settings.limit = 0;
+	assert_int_equal(l->span.granules, needed);
+	large_free(l);
+}
+
 static void alloc_without_superslabs_served(void **state)
 {
 	struct large *l;
@@ -240,6 +266,8 @@ int main(void)
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
 		cmocka_unit_test_setup(blocks_random_use_zero_never_lies, start_empty),
 		cmocka_unit_test_setup(hardened_block_shrunk_and_freed_locked_leaves_zeros, start_empty),
+		cmocka_unit_test_setup(big_blocks_of_like_sizes_begin_alike, start_empty),
+		cmocka_unit_test_setup(big_block_near_limit_has_no_more_than_it_needs, start_empty),
 		cmocka_unit_test_setup(alloc_without_superslabs_served, start_empty),
 	};
 
