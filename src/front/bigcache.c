@@ -404,19 +404,6 @@ static struct large *piece_victim(size_t most) {
 	return of_age_node(n);
 }
 
-static bool evict_pieces(size_t most) {
-	bool any = false;
-	struct large *l;
-	for (;; any = true) {
-		lock_acquire(&cache.lock);
-		l = piece_victim(most);
-		lock_release(&cache.lock);
-		if (l == NULL)
-			return any;
-		large_release(l);
-	}
-}
-
 HAK_EVERYDAY void bigcache_yield(void) {
 	/* Relaxed: a hint. */
 	if (HAK_LIKELY(__atomic_load_n(&hak_space.pieces, __ATOMIC_RELAXED) == 0))
@@ -450,33 +437,36 @@ static void put_piece(struct large *l) {
 
 /* ---- giving back ---- */
 
-/* Takes a span out that the rules say must go: all of the oldest if it is stale, else about as much of
-   it as is too much. */
-static struct large *victim(size_t most) {
-	struct large *l = NULL;
-	lock_acquire(&cache.lock);
-	if (cache.age.first != NULL) {
-		struct large *oldest = of_age_node(cache.age.first);
-		size_t excess = hak_space.kept > most ? hak_space.kept - most : 0;
-		if (is_stale(oldest))
-			excess = oldest->span.granules;
-		if (excess != 0)
-			l = cut(oldest, min_size(align_up(excess, LARGE_BIG_STEP), oldest->span.granules));
-		if (l != NULL)
-			hak_bigcache_stats.evictions++;
-	}
-	lock_release(&cache.lock);
+/* A span that the rules say must go, taken out: all of the oldest if it is stale, else about as much of it as
+   is too much. */
+static struct large *span_victim(size_t most) {
+	struct queue_node *n = cache.age.first;
+	if (n == NULL)
+		return NULL;
+	struct large *oldest = of_age_node(n);
+	size_t all = oldest->span.granules, excess = hak_space.kept > most ? hak_space.kept - most : 0;
+	if (is_stale(oldest))
+		excess = all;
+	if (excess == 0)
+		return NULL;
+	struct large *l = cut(oldest, min_size(align_up(excess, LARGE_BIG_STEP), all));
+	if (l != NULL)
+		hak_bigcache_stats.evictions++;
 	return l;
 }
 
-static bool evict(size_t most) {
+/* Gives back, one after the other, what `victim` takes out. */
+static bool evict(struct large *victim(size_t), size_t most) {
 	bool any = false;
 	struct large *l;
-	while ((l = victim(most)) != NULL) {
+	for (;; any = true) {
+		lock_acquire(&cache.lock);
+		l = victim(most);
+		lock_release(&cache.lock);
+		if (l == NULL)
+			return any;
 		large_release(l);
-		any = true;
 	}
-	return any;
 }
 
 static bool is_kept(const struct large *l) {
@@ -500,7 +490,7 @@ static void put_span(struct large *l) {
 	if (over)
 		purge_note_burst();
 	if (look || over)
-		evict(most);
+		evict(span_victim, most);
 }
 
 void bigcache_put(struct large *l) {
@@ -517,8 +507,8 @@ void bigcache_put(struct large *l) {
 }
 
 bool bigcache_release(size_t keep) {
-	bool any = evict_pieces(0);
-	any |= evict(keep / GRANULE);
+	bool any = evict(piece_victim, 0);
+	any |= evict(span_victim, keep / GRANULE);
 	return any;
 }
 
@@ -541,8 +531,8 @@ void bigcache_tick(void) {
 	lock_acquire(&cache.lock);
 	look_at_clock();
 	lock_release(&cache.lock);
-	evict(SIZE_MAX);
-	evict_pieces(SIZE_MAX);
+	evict(span_victim, SIZE_MAX);
+	evict(piece_victim, SIZE_MAX);
 }
 
 /* ---- checking ---- */
