@@ -64,10 +64,11 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 
 static void *alloc_large(struct heap *h, size_t size, size_t align, bool zero) {
 	bool is_zero;
-	heap_tick(h);
 	struct large *l = large_alloc(size + secure_room(), align, &is_zero);
 	if (l == NULL)
 		return NULL;
+	if (!h->is_watched || l->span.zero) /* a watched thread looks when it frees; this one might not */
+		heap_tick(h);
 	if ((zero || secure_is_on()) && !is_zero)
 		large_clear(l);
 	if (secure_has_canaries())

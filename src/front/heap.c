@@ -381,14 +381,11 @@ static void give_up_empty(struct heap *h) {
 	heap_for_each_slab(h, delete_if_empty);
 }
 
-/* While anything waits to be given back, the clock is looked at every few dozen milliseconds. A program
-   that all but idles would not come here for minutes: hence the hiding. */
-void heap_tick(struct heap *h) {
-	if (!purge_pending() && bigcache_is_empty() && !h->keeps_empty)
-		return;
+/* A program that all but idles would not come here for minutes: hence the hiding. */
+bool heap_look(struct heap *h) {
 	uint64_t now = os_cycles();
 	if (now - h->looked < OS_CYCLES_A_MOMENT)
-		return;
+		return false;
 	h->looked = now;
 	purge_tick();
 	bigcache_tick();
@@ -396,6 +393,12 @@ void heap_tick(struct heap *h) {
 		give_up_empty(h);
 	if (!h->locked)
 		hide_bins(h);
+	return true;
+}
+
+void heap_tick(struct heap *h) {
+	if (purge_pending() || !bigcache_is_empty() || h->keeps_empty)
+		heap_look(h);
 }
 
 /* Memory that was in use before costs no page fault: if another slab of the class has some, or the current

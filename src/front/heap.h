@@ -146,7 +146,10 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop);
 /* A slab of class `sc` out of fresh memory, in the heap's lists. NULL: out of memory. */
 struct slab *heap_fresh_slab(struct heap *h, unsigned sc);
 
-/* On the way through a slow path: gives back what has waited long enough, once in a while. */
+/* Gives back what has waited long enough, every few dozen milliseconds. False: it was too early. */
+bool heap_look(struct heap *h);
+
+/* On the way through a slow path: heap_look while anything waits. */
 void heap_tick(struct heap *h);
 
 /* Empties the bin of class `sc`, which is full: its blocks become the spare ones, or older blocks or they

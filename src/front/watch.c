@@ -49,10 +49,7 @@ static bool is_over(void) {
 }
 
 static bool still_waits(struct heap *h) {
-	uint64_t now = os_cycles();
-	bool may_be_over = now - h->looked >= OS_CYCLES_A_MOMENT;
-	heap_tick(h);
-	return !(may_be_over && is_over());
+	return !(heap_look(h) && is_over());
 }
 
 /* Frees of a class may be as many more before the next look if they come fast. */
