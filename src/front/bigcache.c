@@ -470,8 +470,7 @@ static bool evict(struct large *victim(size_t), size_t most) {
 }
 
 static bool is_kept(const struct large *l) {
-	size_t bytes = l->span.granules * GRANULE;
-	return bytes >= (hak_settings.bigcache_l25 ? LARGE_BIG_MIN : LARGE_L2_MIN);
+	return l->usable >= (hak_settings.bigcache_l25 ? LARGE_BIG_MIN : LARGE_L2_MIN);
 }
 
 static void put_span(struct large *l) {

@@ -5,6 +5,7 @@
 
 #include "base/settings.h"
 #include "common.h"
+#include "os/os.h"
 #include "slab/size_class.h"
 #include "space/pagemap.h"
 #include "space/purge.h"
@@ -236,8 +237,12 @@ static void released_span_leaves_trace(void **state)
 
 static void middle_sizes_kept_only_if_asked(void **state)
 {
+	bool zero;
+
 	hak_settings.bigcache_l25 = false;
 	give_back(1);
+	assert_int_equal(kept_bytes(), 0);
+	large_free(large_alloc(LARGE_L2_MIN - os_facts.page_size, 16, &zero)); /* in a span of 2 MiB */
 	assert_int_equal(kept_bytes(), 0);
 	give_back(2);
 	assert_int_equal(kept_bytes(), 2 * HAK_MIB);
