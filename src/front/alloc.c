@@ -67,7 +67,8 @@ static void *alloc_large(struct heap *h, size_t size, size_t align, bool zero) {
 	struct large *l = large_alloc(size + secure_room(), align, &is_zero);
 	if (l == NULL)
 		return NULL;
-	if (!h->is_watched || l->span.zero) /* a watched thread looks when it frees; this one might not */
+	/* A watched thread looks when it frees. But one that takes fresh memory may never free any. */
+	if (!h->is_watched || l->span.zero)
 		heap_tick(h);
 	if ((zero || secure_is_on()) && !is_zero)
 		large_clear(l);
