@@ -169,12 +169,22 @@ const void *os_mapped_at(void) {
 	return &mapped;
 }
 
+/* What was done in a range before it was unmapped is done when the range is mapped again: the kernel orders
+   it, which race detectors must be told. */
+static void kernel_orders(void) {
+#if defined(__SANITIZE_THREAD__)
+	static atomic_uint changes;
+	atomic_fetch_add_explicit(&changes, 1, memory_order_acq_rel);
+#endif
+}
+
 static void *map(void *hint, size_t size) {
 	COUNT_CALL(mmap);
 	long ret = raw6(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
 	                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (failed(ret))
 		return NULL;
+	kernel_orders();
 	HAK_PROBE2(mmap, ret, size);
 	name_map((void *)ret, size);
 	return (void *)ret;
@@ -182,6 +192,7 @@ static void *map(void *hint, size_t size) {
 
 static bool unmap(void *addr, size_t size) {
 	COUNT_CALL(munmap);
+	kernel_orders();
 	return !failed(raw6(SYS_munmap, (long)addr, (long)size, 0, 0, 0, 0));
 }
 
@@ -307,13 +318,16 @@ bool os_resize(void *addr, size_t old_size, size_t new_size) {
 	if (!charge(more, 0))
 		return false;
 	COUNT_CALL(mremap);
+	kernel_orders();
 	bool done = !failed(raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size, 0, 0, 0));
+	kernel_orders();
 	uncharge(!done ? more : new_size < old_size ? old_size - new_size : 0);
 	return done;
 }
 
 enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
 	COUNT_CALL(mremap);
+	kernel_orders();
 	long ret = raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size,
 	                MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0);
 	if (!failed(ret)) {
