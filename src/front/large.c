@@ -81,8 +81,8 @@ static bool is_big(const struct large *l) {
 }
 
 /* Granules of the span of a big block. Few lengths: spans are then reused whole, seldom cut, and blocks
-   begin where others did, on a page that is resident already. It costs address space; what lies behind
-   `usable` is not touched. */
+   begin where others did, on a page that is resident already. It costs address space, and memory where a
+   longer block was before. */
 static size_t big_granules_for(size_t size) {
 	size_t granules = granules_for(size);
 	return size >= LARGE_BIG_MIN ? align_up(granules, LARGE_BIG_STEP) : granules;
