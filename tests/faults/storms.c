@@ -151,7 +151,7 @@ static uintptr_t storm_done;
 
 static void storm_more(void)
 {
-	storm_until(&storm_done, storm_done + (uintptr_t)scaled(4000));
+	storm_until(&storm_done, storm_done + (uintptr_t)scaled(4250));
 }
 
 /* Up to two hundred at a time, which end in any order. */
