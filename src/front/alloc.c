@@ -221,7 +221,7 @@ bool free_foreign(struct heap *h, void *ptr) {
 	struct slab *s = e.desc;
 	if (!tag_is_slab(e.tag) || (h != NULL ? is_own(h, e.tag) || !frees_unseen(h) : secure_is_on()))
 		return false;
-	if (slab_mosaic(s) != NULL || !slab_has_own_block(s, addr) || block_looks_free(addr, slab_end(s)))
+	if (slab_mosaic(s) != NULL || !slab_has_own_block(s, addr) || block_looks_free(addr, &(uintptr_t){slab_end(s)}))
 		return false;
 	if (h == NULL)
 		return free_without_heap(s, addr);

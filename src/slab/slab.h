@@ -114,6 +114,14 @@ HAK_INLINE bool link_is_our_end(uintptr_t decoded) {
 HAK_INLINE uintptr_t block_link(uintptr_t block) {
 	return *(uintptr_t *)block;
 }
+
+/* The upper half of a word in memory. A program that has just written the first bytes of a block, an int or a
+   string, would make a processor that reads the whole word wait until that is in its cache. */
+HAK_INLINE uint32_t upper_half(uintptr_t word) {
+	enum { UPPER = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? sizeof(uintptr_t) / 2 : 0 };
+	typedef uint32_t __attribute__((may_alias)) half;
+	return *(const half *)(word + UPPER);
+}
 HAK_INLINE void block_set_link(uintptr_t block, uintptr_t link) {
 	*(uintptr_t *)block = link;
 }
