@@ -9,6 +9,7 @@
 #include "front/canary.h"
 #include "front/quarantine.h"
 #include "front/secure.h"
+#include "os/alone.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "slab/size_class.h"
@@ -89,13 +90,12 @@ static size_t big_granules_for(size_t size) {
 }
 
 static void count_big(ptrdiff_t granules) {
-	/* Relaxed: a counter. */
-	__atomic_fetch_add(&hak_space.big, (size_t)granules, __ATOMIC_RELAXED);
+	count_shared(&hak_space.big, (size_t)granules);
 }
 
 /* The usable size of a block in a SuperSlab changes. */
 static void count_large(size_t from, size_t to) {
-	__atomic_fetch_add(&hak_space.large, to - from, __ATOMIC_RELAXED);
+	count_shared(&hak_space.large, to - from);
 }
 
 /* For `size` bytes. */
@@ -140,7 +140,7 @@ static struct large *alloc_in_superslab(size_t size) {
 	}
 	if (is_big(l)) { /* SuperSlabs are off: a mapping of its own like that of any big block */
 		count_big((ptrdiff_t)l->span.granules);
-		__atomic_fetch_sub(&hak_space.alone, l->span.granules, __ATOMIC_RELAXED);
+		count_shared(&hak_space.alone, -l->span.granules);
 	}
 	l->touched = l->span.zero ? 0 : l->span.granules << GRANULE_SHIFT;
 	l->guard = 0;
@@ -272,10 +272,8 @@ static void wipe(struct large *l) {
 }
 
 bool large_free(struct large *l) {
-	uint32_t live = LARGE_LIVE;
 	/* Acquire-release: of two frees one wins, and it sees what the block's holder wrote. */
-	if (!atomic_compare_exchange_strong_explicit(&l->state, &live, LARGE_FREED,
-	                                             memory_order_acq_rel, memory_order_relaxed))
+	if (!change_if(&l->state, LARGE_LIVE, LARGE_FREED, memory_order_acq_rel))
 		return false;
 	if (is_big(l))
 		count_big(-(ptrdiff_t)l->span.granules);

@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#include "base/compiler.h"
+#include "os/alone.h"
 
 struct lock {
 	_Atomic uint32_t word;
@@ -20,10 +20,8 @@ void lock_acquire_slow(struct lock *l);
 void lock_release_slow(struct lock *l);
 
 HAK_INLINE bool lock_try(struct lock *l) {
-	uint32_t expected = 0;
 	/* Acquire: what the last holder wrote is seen. */
-	return atomic_compare_exchange_strong_explicit(&l->word, &expected, 1, memory_order_acquire,
-	                                               memory_order_relaxed);
+	return change_if(&l->word, 0, 1, memory_order_acquire);
 }
 
 HAK_INLINE void lock_acquire(struct lock *l) {
@@ -32,8 +30,10 @@ HAK_INLINE void lock_acquire(struct lock *l) {
 }
 
 HAK_INLINE void lock_release(struct lock *l) {
-	/* Release: what we wrote is seen by the next holder. */
-	if (HAK_UNLIKELY(atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2))
+	/* Release: what we wrote is seen by the next holder. Nobody waits where nobody else is. */
+	if (process_is_alone())
+		atomic_store_explicit(&l->word, 0, memory_order_release);
+	else if (HAK_UNLIKELY(atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2))
 		lock_release_slow(l);
 }
 

@@ -35,7 +35,12 @@
 #include "base/report.h"
 #include "base/settings.h"
 #include "build_options.h"
+#include "os/alone.h"
 #include "os/vdso.h"
+
+#if HAK_SINGLE_THREADED
+#include <sys/single_threaded.h>
+#endif
 
 enum { STACK_BYTES = 16 * 1024 };
 
@@ -495,6 +500,14 @@ void os_say(struct line *line) {
 
 /* ---- a thread of our own ---- */
 
+static const char is_not_alone = 0;
+
+#if HAK_SINGLE_THREADED
+const char *hak_alone = &__libc_single_threaded;
+#else
+const char *hak_alone = &is_not_alone;
+#endif
+
 /* A program that gives privileges up with the C library's help does so for the threads it knows: this one
    must have none to begin with. */
 static void drop_capabilities(void) {
@@ -532,6 +545,7 @@ bool os_thread_start(struct os_thread *thread) {
 	if (thread->stack == NULL)
 		return false;
 	os_protect(thread->stack, guard, false);
+	__atomic_store_n(&hak_alone, &is_not_alone, __ATOMIC_RELAXED);
 	return clone_without_signals(thread, thread->stack + size) > 0;
 }
 

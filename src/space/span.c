@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "base/report.h"
 #include "base/settings.h"
+#include "os/alone.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/pagemap.h"
@@ -19,8 +20,7 @@ static bool alloc_alone(size_t granules, struct span *span) {
 	}
 	pagemap_set((uintptr_t)p, granules, TAG_FREE, NULL);
 	*span = (struct span){ .base = p, .granules = granules, .zero = true };
-	/* Relaxed: a counter. */
-	__atomic_fetch_add(&hak_space.alone, granules, __ATOMIC_RELAXED);
+	count_shared(&hak_space.alone, granules);
 	return true;
 }
 
@@ -29,7 +29,7 @@ static void free_alone(const struct span *span) {
 	if (span->was_large)
 		pagemap_set((uintptr_t)span->base, 1, TAG_LARGE_GONE, (void *)span->last_size);
 	os_unmap(span->base, span->granules * GRANULE);
-	__atomic_fetch_sub(&hak_space.alone, span->granules, __ATOMIC_RELAXED);
+	count_shared(&hak_space.alone, -span->granules);
 }
 
 /* For the log, which must be written without the lock. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "os/lock.h"
 
+#include "build_options.h"
 #include "common.h"
+#include "os/os.h"
 
 enum { THREADS = 4, ROUNDS = 20000 };
 
@@ -73,9 +75,52 @@ static void lock_sleepers_all_woken(void **state)
 	lock_release(&lock);
 }
 
+/* Before any thread is made. */
+static void alone_until_a_thread_is_made(void **state)
+{
+	if (!HAK_SINGLE_THREADED)
+		skip();
+	assert_true(process_is_alone());
+}
+
+static _Atomic bool rival_done;
+
+static void meet(void)
+{
+	atomic_fetch_add(&arrived, 1);
+	while (atomic_load(&arrived) != 2)
+		continue;
+}
+
+static void rival(void)
+{
+	meet();
+	count(0);
+	atomic_store(&rival_done, true);
+}
+
+/* libc does not know of it. */
+static void thread_of_ours_shuts_out_too(void **state)
+{
+	static struct os_thread thread = { .run = rival, .name = "rival" };
+
+	counter = 0;
+	assert_true(os_thread_start(&thread));
+	meet();
+	count(1);
+	while (!atomic_load(&rival_done))
+		sleep_ms(1);
+	assert_int_equal(counter, 2 * ROUNDS);
+	assert_int_equal(atomic_load(&lock.word), 0);
+	assert_false(process_is_alone());
+	atomic_store(&arrived, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(alone_until_a_thread_is_made),
+		cmocka_unit_test(thread_of_ours_shuts_out_too),
 		cmocka_unit_test(lock_held_try_fails),
 		cmocka_unit_test(lock_reset_when_held_is_free),
 		cmocka_unit_test(lock_contended_one_inside),

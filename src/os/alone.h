@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Is there but one thread? Then what threads share needs no atomic instruction, which would wait until
+ * all that the program wrote before has reached its cache: a fifth of a large block's malloc and free.
+ *
+ * "Yes" holds until the asking thread makes another one, so it is asked each time, and never kept. Making a
+ * thread orders what was written before. A signal handler that comes in between is taken for a call of its
+ * own: it leaves locks as it found them.
+ */
+#ifndef HAK_OS_ALONE_H
+#define HAK_OS_ALONE_H
+
+#include <stdatomic.h>
+
+#include "base/compiler.h"
+
+/* Where "yes" (not 0) or "no" stands: libc's own word, until we make a thread that libc does not know of. */
+extern HAK_HIDDEN const char *hak_alone;
+
+HAK_INLINE bool process_is_alone(void) {
+	/* Relaxed: when it may be "yes", nobody else writes. */
+	return __atomic_load_n(__atomic_load_n(&hak_alone, __ATOMIC_RELAXED), __ATOMIC_RELAXED) != 0;
+}
+
+/* Changes `*word` from `from` to `to`. False: it is not `from`. */
+HAK_INLINE bool change_if(_Atomic uint32_t *word, uint32_t from, uint32_t to, memory_order order) {
+	if (process_is_alone()) {
+		if (atomic_load_explicit(word, memory_order_relaxed) != from)
+			return false;
+		atomic_store_explicit(word, to, memory_order_relaxed);
+		return true;
+	}
+	return atomic_compare_exchange_strong_explicit(word, &from, to, order, memory_order_relaxed);
+}
+
+/* Relaxed: a counter. */
+HAK_INLINE void count_shared(size_t *counter, size_t more) {
+	if (process_is_alone())
+		*counter += more; /* one instruction on x86: no handler comes in between */
+	else
+		__atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
+}
+
+#endif
