@@ -6,6 +6,7 @@
 #include "abi/libc.h"
 #include "abi/lifecycle.h"
 #include "base/settings.h"
+#include "front/reuse.h"
 #include "front/sampling.h"
 #include "front/secure.h"
 #include "front/watch.h"
@@ -33,17 +34,27 @@ static void *alloc_here(size_t size, size_t align, bool zero, const void *caller
 	return p;
 }
 
-void *entry_alloc(size_t size, size_t align, bool zero) {
+HAK_NOINLINE static void *alloc_any(size_t size, size_t align, bool zero, const void *caller) {
 	if (HAK_UNLIKELY(goes_to_libc(size))) {
 		bool have;
 		void *p = libc_alloc(size, align, zero, &have);
 		if (have)
 			return p;
 	}
-	void *p = alloc_here(size, align, zero, __builtin_return_address(0));
+	void *p = alloc_here(size, align, zero, caller);
 	if (HAK_UNLIKELY(p == NULL))
 		errno = ENOMEM;
 	return p;
+}
+
+void *entry_alloc(size_t size, size_t align, bool zero) {
+	struct heap *h = hak_tcache.heap;
+	if (size > SC_MAX_SIZE && h != NULL && align <= ALLOC_ALIGN && !zero && !profile_is_due()) {
+		void *p = reuse_alloc(h, size);
+		if (HAK_LIKELY(p != NULL))
+			return p;
+	}
+	return alloc_any(size, align, zero, __builtin_return_address(0));
 }
 
 void *entry_alloc_as(size_t size, size_t align, unsigned kind) {
@@ -100,7 +111,7 @@ HAK_NOINLINE static void release_any(void *ptr, unsigned kind, const void *calle
 	libc_free(ptr);
 }
 
-HAK_INLINE void release(void *ptr, unsigned kind, const void *caller) {
+HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 	if (ptr == NULL)
 		return;
 	struct heap *h = hak_tcache.heap;
@@ -126,7 +137,7 @@ void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 }
 
 void entry_free(void *ptr) {
-	if (!tcache_free_counted(ptr))
+	if (!reuse_free(hak_tcache.heap, ptr) && !tcache_free_counted(ptr))
 		release(ptr, KIND_MALLOC, __builtin_return_address(0));
 }
 

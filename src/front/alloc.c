@@ -11,6 +11,7 @@
 #include "front/locked_heap.h"
 #include "front/nursery.h"
 #include "front/quarantine.h"
+#include "front/reuse.h"
 #include "front/sampling.h"
 #include "front/secure.h"
 #include "front/watch.h"
@@ -64,7 +65,7 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 
 static void *alloc_large(struct heap *h, size_t size, size_t align, bool zero) {
 	bool is_zero;
-	struct large *l = large_alloc(size + secure_room(), align, &is_zero);
+	struct large *l = large_alloc(&h->pocket, size + secure_room(), align, &is_zero);
 	if (l == NULL)
 		return NULL;
 	/* A watched thread looks when it frees. But one that takes fresh memory may never free any. */
@@ -198,11 +199,6 @@ static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
 		post_one(s, block);
 }
 
-/* Does nobody want to see the blocks that the thread frees? (Who hardens or counts them has taken the tag away.) */
-static bool frees_unseen(const struct heap *h) {
-	return PAGEMAP_LOAD(&hak_tcache.tag) == h->tag && !h->is_watched && !watch_is_due(h) && h->ops == NULL;
-}
-
 /* Has its calls ahead of it: kept apart, so that the short way needs no frame. The heap has been entered. */
 HAK_NOINLINE static bool free_to_outbox(struct heap *h, struct slab *s, uintptr_t block) {
 	free_remote(h, s, block);
@@ -219,7 +215,7 @@ bool free_foreign(struct heap *h, void *ptr) {
 	uintptr_t addr = (uintptr_t)ptr;
 	struct pagemap_entry e = pagemap_lookup(addr);
 	struct slab *s = e.desc;
-	if (!tag_is_slab(e.tag) || (h != NULL ? is_own(h, e.tag) || !frees_unseen(h) : secure_is_on()))
+	if (!tag_is_slab(e.tag) || (h != NULL ? is_own(h, e.tag) || !reuse_frees_unseen(h) : secure_is_on()))
 		return false;
 	if (slab_mosaic(s) != NULL || !slab_has_own_block(s, addr) || block_looks_free(addr, &(uintptr_t){slab_end(s)}))
 		return false;
@@ -248,14 +244,14 @@ static void count_free(struct heap *h, unsigned sc) {
 		h->ops->frees[sc]++;
 }
 
-static void free_large(struct large *l, unsigned kind) {
+static void free_large(struct heap *h, struct large *l, unsigned kind) {
 	uintptr_t addr = (uintptr_t)l->span.base;
 	size_t size = l->size;
 	if (secure_is_on() && !secure_check_large(OP_FREE, l, kind))
 		return;
 	if (l->heap != NULL)
 		locked_heap_forget(l);
-	if (!large_free(l))
+	if (!large_free(h != NULL ? &h->pocket : NULL, l))
 		misuse_freed(OP_FREE, addr, size);
 }
 
@@ -280,7 +276,7 @@ static bool free_other(struct heap *h, struct pagemap_entry e, uintptr_t addr, u
 		guard_free(e.desc, addr, kind);
 	} else if (l != NULL && (uintptr_t)l->span.base == addr) {
 		count_free(h, 0);
-		free_large(l, kind);
+		free_large(h, l, kind);
 	} else {
 		return !misuse_check_granule(OP_FREE, e, addr);
 	}

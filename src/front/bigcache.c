@@ -17,9 +17,6 @@ enum {
 	WORDS = (BINS + 63) / 64,
 	TRIES = 8,          /* spans looked at in a bin */
 	WASTE = 2,          /* a span taken whole is at most 1/2 too long */
-	PIECE_MAX = LARGE_BIG_MIN / GRANULE, /* granules of a piece */
-	PIECES_LIVE = 16,   /* parts of the live large blocks in SuperSlabs, */
-	PIECES_SPACE = 32,  /* and of all SuperSlabs' granules in use, that may be kept in pieces */
 	CLOCK_EVERY = 64,
 	REGRET_MAX = 2,
 };
@@ -28,14 +25,12 @@ static const size_t FLOOR = 8 * HAK_MIB;      /* bytes always allowed */
 
 struct bigcache_stats hak_bigcache_stats;
 
-/* Under `lock`, as are hak_space.kept and .pieces: the granules kept. */
+/* Under `lock`, as is hak_space.kept: the granules kept. */
 static struct {
 	struct lock lock;
 	struct list bin[BINS];
 	uint64_t nonempty[WORDS];
 	struct queue age;       /* oldest first */
-	struct list piece[PIECE_MAX + 1]; /* by granules; newest first */
-	struct queue piece_age; /* oldest first; by `now_ms`, which only ticks and spans set: some go too early */
 	bool unjoined;          /* spans have come since join_all */
 	unsigned events;
 	uint64_t now_ms;
@@ -56,17 +51,12 @@ void bigcache_reset(void) {
 	for (unsigned i = 0; i < WORDS; i++)
 		cache.nonempty[i] = 0;
 	cache.age = (struct queue){ 0 };
-	for (unsigned i = 0; i <= PIECE_MAX; i++)
-		cache.piece[i].first = NULL;
-	cache.piece_age = (struct queue){ 0 };
-	space_set_pieces(0);
 	space_set_kept(0);
 	cache.generation++;
 }
 
 HAK_EVERYDAY bool bigcache_is_empty(void) {
-	return __atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED) == 0 &&
-		__atomic_load_n(&hak_space.pieces, __ATOMIC_RELAXED) == 0;
+	return __atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED) == 0;
 }
 
 HAK_EVERYDAY const void *bigcache_granules_at(void) {
@@ -88,10 +78,6 @@ static struct large *of_bin_node(struct list_node *n) {
 
 static struct large *of_age_node(struct queue_node *n) {
 	return LIST_ENTRY(n, struct large, age_link);
-}
-
-static bool is_piece(const struct large *l) {
-	return l->span.ss != NULL;
 }
 
 static void count_kept(ptrdiff_t granules) {
@@ -190,7 +176,7 @@ static void touch(struct large *l) {
 static struct large *kept_at(uintptr_t addr) {
 	struct pagemap_entry e = pagemap_lookup_steady(addr);
 	struct large *l = e.tag == TAG_LARGE_CACHED || e.tag == TAG_LARGE ? e.desc : NULL;
-	if (l == NULL || !l->kept || is_piece(l) || l->generation != cache.generation)
+	if (l == NULL || !l->kept || l->span.ss != NULL || l->generation != cache.generation)
 		return NULL;
 	return addr >= base_of(l) && addr < end_of(l) ? l : NULL;
 }
@@ -351,95 +337,11 @@ bool bigcache_has(size_t granules) {
 	return has;
 }
 
-/* ---- pieces of SuperSlabs ---- */
-
-static void add_piece(struct large *l) {
-	list_push(&cache.piece[l->span.granules], &l->bin_link);
-	queue_append(&cache.piece_age, &l->age_link);
-	space_set_pieces(hak_space.pieces + l->span.granules);
-	l->freed_ms = cache.now_ms;
-	l->kept = true;
-}
-
-static void take_piece_out(struct large *l) {
-	list_remove(&l->bin_link);
-	queue_remove(&cache.piece_age, &l->age_link);
-	space_set_pieces(hak_space.pieces - l->span.granules);
-	l->kept = false;
-}
-
-struct large *bigcache_take_piece(size_t granules) {
-	struct large *l = NULL;
-	/* Relaxed, as in bigcache_is_empty: mostly there is none. */
-	if (__atomic_load_n(&hak_space.pieces, __ATOMIC_RELAXED) == 0)
-		return NULL;
-	lock_acquire(&cache.lock);
-	for (size_t n = granules; l == NULL && n <= PIECE_MAX && n <= granules + granules / WASTE; n++)
-		if (cache.piece[n].first != NULL)
-			l = of_bin_node(cache.piece[n].first);
-	if (l != NULL)
-		take_piece_out(l);
-	lock_release(&cache.lock);
-	return l;
-}
-
-/* Granules that may be kept in pieces: free memory of a SuperSlab serves blocks of all sizes, that of a
-   piece does not. */
-static size_t pieces_allowance(void) {
-	if (hak_settings.purge_delay_ms == 0 || secure_is_on())
-		return 0;
-	/* Relaxed: counts. */
-	size_t live = __atomic_load_n(&hak_space.live, __ATOMIC_RELAXED);
-	size_t large = __atomic_load_n(&hak_space.large, __ATOMIC_RELAXED) / GRANULE;
-	size_t most = max_size(live / PIECES_SPACE, 1) + large / PIECES_LIVE;
-	return min_size(most, min_size(hak_settings.bigcache_max, FLOOR) / GRANULE);
-}
-
-/* The oldest piece, taken out, if it is stale or there are more than `most` granules of them. */
-static struct large *piece_victim(size_t most) {
-	struct queue_node *n = cache.piece_age.first;
-	if (n == NULL || (hak_space.pieces <= most && !is_stale(of_age_node(n))))
-		return NULL;
-	take_piece_out(of_age_node(n));
-	return of_age_node(n);
-}
-
-HAK_EVERYDAY void bigcache_yield(void) {
-	/* Relaxed: a hint. */
-	if (HAK_LIKELY(__atomic_load_n(&hak_space.pieces, __ATOMIC_RELAXED) == 0))
-		return;
-	lock_acquire(&cache.lock);
-	struct large *l = piece_victim(0);
-	lock_release(&cache.lock);
-	if (l != NULL)
-		large_release(l);
-}
-
-/* One in, two out at most: no call has much to do, and what is kept still follows what lives. */
-static void put_piece(struct large *l) {
-	size_t most = pieces_allowance();
-	bool fits = l->span.granules <= min_size(most, PIECE_MAX);
-	struct large *out[2];
-	lock_acquire(&cache.lock);
-	if (fits) {
-		l->untouched = true;
-		add_piece(l);
-	}
-	for (int i = 0; i < 2; i++)
-		out[i] = piece_victim(most);
-	lock_release(&cache.lock);
-	for (int i = 0; i < 2; i++)
-		if (out[i] != NULL)
-			large_release(out[i]);
-	if (!fits)
-		large_release(l);
-}
-
 /* ---- giving back ---- */
 
 /* A span that the rules say must go, taken out: all of the oldest if it is stale, else about as much of it as
    is too much. */
-static struct large *span_victim(size_t most) {
+static struct large *victim(size_t most) {
 	struct queue_node *n = cache.age.first;
 	if (n == NULL)
 		return NULL;
@@ -455,8 +357,8 @@ static struct large *span_victim(size_t most) {
 	return l;
 }
 
-/* Gives back, one after the other, what `victim` takes out. */
-static bool evict(struct large *victim(size_t), size_t most) {
+/* Gives back, one after the other, what must go. */
+static bool evict(size_t most) {
 	bool any = false;
 	struct large *l;
 	for (;; any = true) {
@@ -473,7 +375,11 @@ static bool is_kept(const struct large *l) {
 	return l->usable >= (hak_settings.bigcache_l25 ? LARGE_BIG_MIN : LARGE_L2_MIN);
 }
 
-static void put_span(struct large *l) {
+void bigcache_put(struct large *l) {
+	if (!is_kept(l)) {
+		large_release(l);
+		return;
+	}
 	lock_acquire(&cache.lock);
 	bool look = ++cache.events >= CLOCK_EVERY || cache.age.first == NULL;
 	if (look)
@@ -489,37 +395,20 @@ static void put_span(struct large *l) {
 	if (over)
 		purge_note_burst();
 	if (look || over)
-		evict(span_victim, most);
-}
-
-void bigcache_put(struct large *l) {
-	if (!is_piece(l) && !is_kept(l)) {
-		large_release(l);
-		return;
-	}
-	if (is_piece(l))
-		put_piece(l);
-	else
-		put_span(l);
+		evict(most);
 	if (HAK_UNLIKELY(hak_settings.background) && hak_settings.purge_delay_ms > 0)
 		background_poke();
 }
 
 bool bigcache_release(size_t keep) {
-	bool any = evict(piece_victim, 0);
-	any |= evict(span_victim, keep / GRANULE);
-	return any;
-}
-
-static uint64_t due_of(struct queue_node *n) {
-	return n != NULL ? of_age_node(n)->freed_ms + (uint64_t)hak_settings.purge_delay_ms + 1 : PURGE_NEVER;
+	return evict(keep / GRANULE);
 }
 
 uint64_t bigcache_due(void) {
 	uint64_t due = PURGE_NEVER;
 	lock_acquire(&cache.lock);
-	if (hak_settings.purge_delay_ms >= 0)
-		due = min_size(due_of(cache.age.first), due_of(cache.piece_age.first));
+	if (hak_settings.purge_delay_ms >= 0 && cache.age.first != NULL)
+		due = of_age_node(cache.age.first)->freed_ms + (uint64_t)hak_settings.purge_delay_ms + 1;
 	lock_release(&cache.lock);
 	return due;
 }
@@ -530,8 +419,7 @@ void bigcache_tick(void) {
 	lock_acquire(&cache.lock);
 	look_at_clock();
 	lock_release(&cache.lock);
-	evict(span_victim, SIZE_MAX);
-	evict(piece_victim, SIZE_MAX);
+	evict(SIZE_MAX);
 }
 
 /* ---- checking ---- */
@@ -556,23 +444,6 @@ static size_t count_binned(void) {
 	return n;
 }
 
-static const char *check_pieces(void) {
-	size_t granules = 0, binned = 0, count = 0;
-	for (const struct queue_node *n = cache.piece_age.first; n != NULL; n = n->next)
-		count++;
-	for (unsigned b = 0; b <= PIECE_MAX; b++)
-		for (struct list_node *n = cache.piece[b].first; n != NULL; n = n->next, binned++) {
-			const struct large *l = of_bin_node(n);
-			granules += b;
-			if (!l->kept || !is_piece(l) || l->span.granules != b ||
-			    atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE ||
-			    pagemap_lookup(base_of(l)).desc != l)
-				return "BigCache keeps a piece that is none";
-		}
-	bool right = granules == hak_space.pieces && binned == count && count == cache.piece_age.count;
-	return right ? NULL : "the sums over BigCache's pieces are wrong";
-}
-
 const char *bigcache_check(void) {
 	const char *wrong = NULL;
 	size_t granules = 0, count = 0;
@@ -583,8 +454,6 @@ const char *bigcache_check(void) {
 	}
 	if (wrong == NULL && (granules != hak_space.kept || count != cache.age.count || count != count_binned()))
 		wrong = "the sums over BigCache are wrong";
-	if (wrong == NULL)
-		wrong = check_pieces();
 	lock_release(&cache.lock);
 	return wrong;
 }

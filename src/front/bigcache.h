@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * BigCache: freed spans of 512 KiB and more, kept for the next request; and freed pieces of SuperSlabs,
- * shorter ones.
+ * BigCache: freed spans of 512 KiB and more, kept for the next request. (Shorter ones: front/pocket.h.)
  *
  * A freed span waits as it is. A request takes one that is at most half too long, whole: then not a tag
  * changes, and its pages are used where they were used before. Failing that it cuts what it needs
@@ -12,15 +11,10 @@
  * What is kept is bounded in bytes (an allowance that follows the live bytes, under
  * HAKMEM_BIGCACHE_MAX) and in age (the purge delay): the oldest goes first, back to the system.
  *
- * Pieces are kept as they are, too, binned by granules; they are neither cut nor joined, since their SuperSlab
- * does that better. Taking one is cheaper than taking granules and giving them back, but what is kept so
- * serves large blocks alone: little is kept, a part of what is live.
- *
  * Tags of a kept span: all TAG_LARGE as when it was live (`untouched`); or, once it was cut or joined, its
  * last granule says TAG_LARGE_CACHED and points at its descriptor, and so does its first or, if that one
  * tells of the block that was freed there, its second. The others mean nothing: who finds a descriptor by a
- * granule looks whether the granule is in its span. Those of a piece stay. Everything under one lock; giving
- * back outside it.
+ * granule looks whether the granule is in its span. Everything under one lock; giving back outside it.
  */
 #ifndef HAK_FRONT_BIGCACHE_H
 #define HAK_FRONT_BIGCACHE_H
@@ -35,13 +29,6 @@ struct large *bigcache_take(size_t granules);
 
 /* Is a span kept that bigcache_take would find without joining? A hint: others may take it first. */
 bool bigcache_has(size_t granules);
-
-/* Likewise a piece; it may be half as long again. */
-struct large *bigcache_take_piece(size_t granules);
-
-/* Granules are about to be taken from SuperSlabs: gives up the oldest piece, whose memory is resident, so that
-   no clean ones need become so. */
-void bigcache_yield(void);
 
 /* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. */
 void bigcache_put(struct large *l);
@@ -58,10 +45,9 @@ uint64_t bigcache_due(void);
 /* A hint. */
 bool bigcache_is_empty(void);
 
-/* Where the number of granules kept is, but for those of pieces. */
+/* Where the number of granules kept is. */
 const void *bigcache_granules_at(void);
 
-/* Of spans: pieces are not counted. */
 struct bigcache_stats {
 	uint64_t hits, misses, evictions;
 };

@@ -188,7 +188,7 @@ static struct slab *take_ready(struct heap_class *hc) {
 }
 
 struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
-	bigcache_yield();
+	pocket_yield(&h->pocket, 1);
 	struct slab *s = slab_new(sc);
 	if (s == NULL)
 		return NULL;
@@ -389,6 +389,7 @@ bool heap_look(struct heap *h) {
 	h->looked = now;
 	purge_tick();
 	bigcache_tick();
+	pocket_tick(&h->pocket);
 	if (HAK_UNLIKELY(h->keeps_empty))
 		give_up_empty(h);
 	if (!h->locked)
@@ -397,8 +398,20 @@ bool heap_look(struct heap *h) {
 }
 
 void heap_tick(struct heap *h) {
-	if (purge_pending() || !bigcache_is_empty() || h->keeps_empty)
+	if (purge_pending() || !bigcache_is_empty() || !pocket_is_empty(&h->pocket) || h->keeps_empty)
 		heap_look(h);
+}
+
+void *heap_pace(struct heap *h, void *block) {
+	enum { PACE_MOST = 15 };
+	uint64_t now = os_cycles();
+	bool fast = now - h->paced < OS_CYCLES_A_MOMENT / 16;
+	h->paced = now;
+	h->pace = fast ? PACE_MOST : 0;
+	heap_enter(h);
+	heap_tick(h);
+	heap_leave(h);
+	return block;
 }
 
 /* Memory that was in use before costs no page fault: if another slab of the class has some, or the current
@@ -538,6 +551,7 @@ void heap_flush(struct heap *h) {
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		flush_bin(h, sc);
 	outbox_flush(&h->outbox);
+	pocket_release(&h->pocket);
 	heap_drain_inbox(h);
 	heap_for_each_slab(h, delete_if_empty);
 }
@@ -579,6 +593,7 @@ void heap_destroy_slabs(struct heap *h) {
 	   at once), so emptying the inbox leaves no slab queued. */
 	inbox_take(&h->inbox, false);
 	heap_for_each_slab(h, destroy_slab);
+	pocket_release(&h->pocket);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	put_idle(h);
 }

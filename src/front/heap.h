@@ -23,6 +23,7 @@
 #include "base/list.h"
 #include "build_options.h"
 #include "front/outbox.h"
+#include "front/pocket.h"
 #include "front/policy.h"
 #include "front/tcache.h"
 #include "slab/remote.h"
@@ -85,6 +86,8 @@ struct heap {
 	struct quarantine *quarantine; /* NULL: none */
 	struct bin *own_bins;    /* for a thread heap whose thread's cache stays inert; NULL: not made yet */
 	uint64_t looked;         /* at the clock, in os_cycles */
+	uint64_t paced;          /* likewise, by heap_pace; */
+	uint8_t pace;            /* short ways that go by until then */
 	struct policy policy;
 	uint64_t kept_ms;        /* when it was first seen that emptied slabs stay in their class; 0: not yet */
 	bool keeps_empty;        /* there may be such slabs */
@@ -95,6 +98,7 @@ struct heap {
 	struct warm_counters warm[SC_BANDS];
 	struct ops *ops;         /* NULL: operations are not counted */
 	struct outbox outbox;
+	struct pocket pocket;
 	struct sampling *sampling; /* NULL: not sampling; front/sampling.h */
 	struct sampling *sampling_memory; /* NULL: never did */
 	uint32_t sampling_seen;  /* generation of the switch that the thread follows */
@@ -152,6 +156,10 @@ bool heap_look(struct heap *h);
 /* On the way through a slow path: heap_look while anything waits. */
 void heap_tick(struct heap *h);
 
+/* Likewise on a way so short that asking the clock would be half of it: when `pace` has run out, which is every 16th
+   time if the calls follow fast. Returns `block`. */
+void *heap_pace(struct heap *h, void *block);
+
 /* Empties the bin of class `sc`, which is full: its blocks become the spare ones, or older blocks or they
    themselves go home. */
 void heap_make_room(struct heap *h, unsigned sc);
@@ -162,7 +170,8 @@ void heap_send_home(struct heap *h, uintptr_t link);
 /* Takes up what other threads freed. */
 void heap_drain_inbox(struct heap *h);
 
-/* Brings every cached block home, to its slab or to its owner; not those in quarantine. */
+/* Brings every cached block home, to its slab or to its owner, and large ones to their SuperSlab; not those in
+   quarantine. */
 void heap_flush(struct heap *h);
 
 /* Deletes all slabs whatever they hold. Locked heaps only. */

@@ -7,6 +7,7 @@
 #include "base/settings.h"
 #include "front/bigcache.h"
 #include "front/canary.h"
+#include "front/pocket.h"
 #include "front/quarantine.h"
 #include "front/secure.h"
 #include "os/alone.h"
@@ -64,6 +65,8 @@ struct large *large_new_descriptor(void) {
 }
 
 void large_put_descriptor(struct large *l) {
+	/* Relaxed: nobody has the block any longer. */
+	atomic_store_explicit(&l->state, LARGE_UNUSED, memory_order_relaxed);
 	lock_acquire(&larges.lock);
 	list_push(&larges.unused, &l->bin_link);
 	lock_release(&larges.lock);
@@ -93,18 +96,8 @@ static void count_big(ptrdiff_t granules) {
 	count_shared(&hak_space.big, (size_t)granules);
 }
 
-/* The usable size of a block in a SuperSlab changes. */
-static void count_large(size_t from, size_t to) {
-	count_shared(&hak_space.large, to - from);
-}
-
-/* For `size` bytes. */
-static void set_usable(struct large *l, size_t size, size_t usable) {
-	if (!is_big(l))
-		count_large(l->usable, usable);
-	l->usable = l->size = usable;
-	l->unused = (uint32_t)(usable - size);
-	l->touched = max_size(l->touched, usable);
+static void count_in_superslabs(ptrdiff_t granules) {
+	count_shared(&hak_space.large, (size_t)granules);
 }
 
 size_t large_good_size(size_t size) {
@@ -124,8 +117,8 @@ HAK_EVERYDAY struct large *large_of(uintptr_t addr) {
 
 /* ---- allocation ---- */
 
-static struct large *alloc_in_superslab(size_t size) {
-	struct large *l = bigcache_take_piece(granules_for(size));
+static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
+	struct large *l = pocket != NULL ? pocket_take(pocket, granules_for(size)) : NULL;
 	if (l != NULL) {
 		l->span.zero = false;
 		return l;
@@ -133,7 +126,8 @@ static struct large *alloc_in_superslab(size_t size) {
 	l = large_new_descriptor();
 	if (l == NULL)
 		return NULL;
-	bigcache_yield();
+	if (pocket != NULL)
+		pocket_yield(pocket, granules_for(size));
 	if (!span_alloc(granules_for(size), SPAN_LARGE, &l->span)) {
 		large_put_descriptor(l);
 		return NULL;
@@ -141,6 +135,8 @@ static struct large *alloc_in_superslab(size_t size) {
 	if (is_big(l)) { /* SuperSlabs are off: a mapping of its own like that of any big block */
 		count_big((ptrdiff_t)l->span.granules);
 		count_shared(&hak_space.alone, -l->span.granules);
+	} else {
+		count_in_superslabs((ptrdiff_t)l->span.granules);
 	}
 	l->touched = l->span.zero ? 0 : l->span.granules << GRANULE_SHIFT;
 	l->guard = 0;
@@ -198,22 +194,19 @@ static struct large *alloc_big(size_t size, size_t align) {
 	return l;
 }
 
-struct large *large_alloc(size_t size, size_t align, bool *zerop) {
+struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool *zerop) {
 	size_t usable = large_good_size(max_size(size, 1));
 	if (usable == 0 || align > PTRDIFF_MAX / 2)
 		return NULL;
 	bool big = usable >= LARGE_BIG_MIN || align > GRANULE || has_guards(align);
-	struct large *l = big ? alloc_big(usable, align) : alloc_in_superslab(usable);
+	struct large *l = big ? alloc_big(usable, align) : alloc_in_superslab(pocket, usable);
 	if (l == NULL)
 		return NULL;
-	l->usable = 0;
-	set_usable(l, size, usable);
 	l->kind = KIND_MALLOC;
 	l->is_shut = l->is_breached = false;
 	l->heap = NULL;
 	*zerop = l->span.zero;
-	/* Release: who finds the block by its address sees the descriptor filled in. */
-	atomic_store_explicit(&l->state, LARGE_LIVE, memory_order_release);
+	large_start(l, size, usable);
 	return l;
 }
 
@@ -230,6 +223,7 @@ static void release_in_superslab(struct large *l) {
 	span.was_large = true;
 	span.last_size = l->size;
 	size_t touched = l->touched;
+	count_in_superslabs(-(ptrdiff_t)span.granules);
 	large_put_descriptor(l);
 	span_free(&span, touched);
 }
@@ -255,8 +249,10 @@ void large_release(struct large *l) {
 void large_dispose(struct large *l) {
 	if (l->guard != 0)
 		large_release(l);
-	else
+	else if (is_big(l))
 		bigcache_put(l);
+	else
+		large_release(l);
 }
 
 /* What was freed must not be seen again. Pages that go back to the system are not only zero, but cost
@@ -271,18 +267,17 @@ static void wipe(struct large *l) {
 		memset(l->span.base, 0, min_size(l->touched, all));
 }
 
-bool large_free(struct large *l) {
-	/* Acquire-release: of two frees one wins, and it sees what the block's holder wrote. */
-	if (!change_if(&l->state, LARGE_LIVE, LARGE_FREED, memory_order_acq_rel))
+bool large_free(struct pocket *pocket, struct large *l) {
+	if (!large_win(l))
 		return false;
 	if (is_big(l))
 		count_big(-(ptrdiff_t)l->span.granules);
-	else
-		count_large(l->usable, 0);
 	if (secure_is_on())
 		wipe(l);
 	if (secure_has_canaries())
 		quarantine_add_large(l);
+	else if (pocket != NULL && !is_big(l))
+		pocket_put(pocket, l);
 	else
 		large_dispose(l);
 	return true;
@@ -296,6 +291,7 @@ static bool resize_in_superslab(struct large *l, size_t granules) {
 		return false;
 	if (granules < old) {
 		span_shrink(&l->span, granules);
+		count_in_superslabs((ptrdiff_t)granules - (ptrdiff_t)old);
 		return true;
 	}
 	bool zero;
@@ -304,6 +300,7 @@ static bool resize_in_superslab(struct large *l, size_t granules) {
 	if (!zero)
 		l->touched = granules << GRANULE_SHIFT;
 	pagemap_set(base_of(l) + (old << GRANULE_SHIFT), granules - old, TAG_LARGE, l);
+	count_in_superslabs((ptrdiff_t)(granules - old));
 	return true;
 }
 
@@ -360,7 +357,7 @@ bool large_resize(struct large *l, size_t size) {
 		os_purge((char *)l->span.base + usable, l->usable - usable);
 	if (!resize_to(l, usable))
 		return false;
-	set_usable(l, size, usable);
+	large_set_usable(l, size, usable);
 	return true;
 }
 
@@ -396,7 +393,7 @@ bool large_move(struct large *l, size_t size) {
 	}
 	l->span.base = target;
 	l->span.granules = granules;
-	set_usable(l, size, usable);
+	large_set_usable(l, size, usable);
 	pagemap_set((uintptr_t)target, granules, TAG_LARGE, l);
 	count_big((ptrdiff_t)granules - (ptrdiff_t)old);
 	return true;

@@ -2,7 +2,7 @@
 /*
  * Large blocks: more than SC_MAX_SIZE bytes, or aligned to more than that. One block per span:
  *
- *   up to 512 KiB              granules of a SuperSlab, next to slabs
+ *   up to 512 KiB              granules of a SuperSlab, next to slabs; a piece, kept in a heap's pocket when freed
  *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in BigCache when freed
  *   2 MiB and more (L2)        likewise
  *
@@ -16,13 +16,16 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "os/alone.h"
 #include "space/superslab.h"
+
+struct pocket; /* front/pocket.h */
 
 #define LARGE_BIG_MIN ((size_t)512 << 10) /* from here on: a mapping of its own */
 #define LARGE_L2_MIN ((size_t)2 << 20)
 #define LARGE_BIG_STEP ((size_t)4) /* granules: the spans of such blocks are multiples, if they can be */
 
-enum large_state { LARGE_LIVE = 1, LARGE_FREED };
+enum large_state { LARGE_UNUSED, LARGE_LIVE, LARGE_FREED }; /* of the descriptor: it has no memory */
 
 struct large {
 	struct span span;           /* base, granules */
@@ -39,15 +42,36 @@ struct large {
 	struct list_node heap_link; /* under that heap's lock */
 	struct list_node bin_link;  /* BigCache: under its lock */
 	struct queue_node age_link; /* BigCache: under its lock */
-	uint64_t freed_ms;          /* BigCache: under its lock */
+	uint64_t freed_ms;          /* BigCache: under its lock; the heap's whose pocket has it */
 	uint32_t generation;        /* BigCache: the cache that has or had it */
-	bool kept;                  /* BigCache: under its lock: it is in the cache */
+	bool kept;                  /* BigCache: under its lock: it is in the cache; or in a pocket */
 	bool untouched;             /* BigCache: likewise: its granules are still tagged as when it was live */
 };
 
-/* A block of at least `size` bytes at a multiple of `align`. `zerop`: whether it reads as zero.
-   NULL: out of memory. */
-struct large *large_alloc(size_t size, size_t align, bool *zerop);
+/* For `size` bytes. */
+HAK_INLINE void large_set_usable(struct large *l, size_t size, size_t usable) {
+	l->usable = l->size = usable;
+	l->unused = (uint32_t)(usable - size);
+	if (HAK_UNLIKELY(usable > l->touched))
+		l->touched = usable;
+}
+
+/* Makes it the program's, for `size` bytes. */
+HAK_INLINE void large_start(struct large *l, size_t size, size_t usable) {
+	large_set_usable(l, size, usable);
+	/* Release: who finds the block by its address sees the descriptor filled in. */
+	atomic_store_explicit(&l->state, LARGE_LIVE, memory_order_release);
+}
+
+/* Frees it, as far as others may see. False: somebody else did. */
+HAK_INLINE bool large_win(struct large *l) {
+	/* Acquire-release: of two frees one wins, and it sees what the block's holder wrote. */
+	return change_if(&l->state, LARGE_LIVE, LARGE_FREED, memory_order_acq_rel);
+}
+
+/* A block of at least `size` bytes at a multiple of `align`. `zerop`: whether it reads as zero. `pocket`: the
+   heap's, or NULL. NULL: out of memory. */
+struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool *zerop);
 
 /* Makes the block read as zero, which it does not yet. A big one drops its pages: clearing them would
    make every page resident, also those the program never touches. */
@@ -56,8 +80,8 @@ void large_clear(struct large *l);
 /* Gives the memory and the descriptor of a freed block back. */
 void large_release(struct large *l);
 
-/* Frees the block. False: somebody else freed it already. */
-bool large_free(struct large *l);
+/* Frees the block; the heap's pocket, if one is given, may keep it. False: somebody else freed it already. */
+bool large_free(struct pocket *pocket, struct large *l);
 
 /* Gives up a block that large_free put into quarantine. */
 void large_dispose(struct large *l);

@@ -70,7 +70,7 @@ void locked_heap_destroy(struct locked_heap *lh) {
 	while (lh->larges.first != NULL) {
 		struct large *l = LIST_ENTRY(lh->larges.first, struct large, heap_link);
 		list_remove(&l->heap_link);
-		large_free(l);
+		large_free(NULL, l);
 	}
 	heap_destroy_slabs(lh->heap);
 	lh->heap = NULL;

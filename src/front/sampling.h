@@ -78,9 +78,12 @@ void sampling_set(size_t mean);
 /* The heap's thread does as the switch says. */
 void sampling_follow(struct heap *h);
 
-HAK_INLINE void sampling_look(struct heap *h) {
+HAK_INLINE bool sampling_is_due(const struct heap *h) {
 	/* Acquire: the mean. */
-	if (HAK_UNLIKELY(h->sampling_seen != atomic_load_explicit(&hak_sampling.generation, memory_order_acquire)))
+	return HAK_UNLIKELY(h->sampling_seen != atomic_load_explicit(&hak_sampling.generation, memory_order_acquire));
+}
+HAK_INLINE void sampling_look(struct heap *h) {
+	if (sampling_is_due(h))
 		sampling_follow(h);
 }
 

@@ -40,16 +40,17 @@ static uint64_t age_of_burst(void) {
 }
 
 /* Is nothing left of it? Early on there may be more to come. */
-static bool is_settled(void) {
-	return age_of_burst() > (uint64_t)hak_settings.purge_delay_ms / 2 && !purge_pending() && bigcache_is_empty();
+static bool is_settled(const struct heap *h) {
+	return age_of_burst() > (uint64_t)hak_settings.purge_delay_ms / 2 && !purge_pending() && bigcache_is_empty() &&
+		pocket_is_empty(&h->pocket);
 }
 
-static bool is_over(void) {
-	return age_of_burst() > 2 * (uint64_t)hak_settings.purge_delay_ms || is_settled();
+static bool is_over(const struct heap *h) {
+	return age_of_burst() > 2 * (uint64_t)hak_settings.purge_delay_ms || is_settled(h);
 }
 
 static bool still_waits(struct heap *h) {
-	return !(heap_look(h) && is_over());
+	return !(heap_look(h) && is_over(h));
 }
 
 /* Frees of a class may be as many more before the next look if they come fast. */
@@ -74,7 +75,7 @@ void watch_count(struct heap *h, uintptr_t block) {
 void watch_begin(struct heap *h) {
 	uint32_t burst = atomic_load_explicit(&hak_purge_bursts.count, memory_order_acquire);
 	h->bursts_seen = burst;
-	if (is_settled())
+	if (is_settled(h))
 		return;
 	call_others(burst);
 	if (!h->is_watched && is_quick(h))

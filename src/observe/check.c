@@ -163,6 +163,9 @@ static void check_heaps(struct checker *c) {
 	for (const struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		size_t n = check_classes(c, h);
 		expect(c, n == h->slabs || h->forsaken, "a heap has not as many slabs as it says", h);
+		const char *wrong = pocket_check(&h->pocket);
+		if (wrong != NULL)
+			say(c, wrong, h);
 		slabs += n;
 	}
 	expect(c, slabs == c->slabs, "the heaps' lists do not hold the slabs that have an owner", NULL);
@@ -171,12 +174,12 @@ static void check_heaps(struct checker *c) {
 /* ---- large blocks ---- */
 
 struct large_sums {
-	size_t big, in_superslabs; /* granules, bytes */
+	size_t big, in_superslabs; /* granules */
 };
 
 static void check_large(struct checker *c, struct large *l, struct large_sums *sums) {
 	uintptr_t base = (uintptr_t)l->span.base;
-	expect(c, !l->kept, "BigCache keeps a live block", l->span.base);
+	expect(c, !l->kept, "a cache keeps a live block", l->span.base);
 	expect(c, l->usable <= l->span.granules * GRANULE, "a large block is larger than its span", l->span.base);
 	for (size_t i = 0; i < l->span.granules; i++) {
 		struct pagemap_entry e = pagemap_lookup(base + i * GRANULE);
@@ -187,16 +190,22 @@ static void check_large(struct checker *c, struct large *l, struct large_sums *s
 	}
 	if (l->span.ss == NULL)
 		sums->big += l->span.granules;
-	else
-		sums->in_superslabs += l->usable;
+}
+
+/* In use: by the program, a pocket, or a quarantine. */
+static void check_descriptor(struct checker *c, struct large *l, struct large_sums *sums) {
+	uint32_t state = atomic_load_explicit(&l->state, memory_order_relaxed);
+	if (state != LARGE_UNUSED && l->span.ss != NULL)
+		sums->in_superslabs += l->span.granules;
+	if (state == LARGE_LIVE)
+		check_large(c, l, sums);
 }
 
 static void check_larges(struct checker *c) {
 	struct large_sums sums = { 0 };
 	for (struct large_chunk *chunk = *large_chunks(); chunk != NULL; chunk = chunk->next)
 		for (unsigned i = 0; i < LARGE_CHUNK; i++)
-			if (atomic_load_explicit(&chunk->large[i].state, memory_order_relaxed) == LARGE_LIVE)
-				check_large(c, &chunk->large[i], &sums);
+			check_descriptor(c, &chunk->large[i], &sums);
 	expect(c, sums.big == space_big() && sums.in_superslabs == hak_space.large,
 	       "the sums over large blocks are wrong", NULL);
 }

@@ -16,6 +16,15 @@ void lock_acquire_slow(struct lock *l) {
 		os_wait(&l->word, 2);
 }
 
-void lock_release_slow(struct lock *l) {
-	os_wake(&l->word);
+void lock_acquire(struct lock *l) {
+	if (HAK_UNLIKELY(!lock_try(l)))
+		lock_acquire_slow(l);
+}
+
+void lock_release(struct lock *l) {
+	/* Release: what we wrote is seen by the next holder. Nobody waits where nobody else is. */
+	if (process_is_alone())
+		atomic_store_explicit(&l->word, 0, memory_order_release);
+	else if (HAK_UNLIKELY(atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2))
+		os_wake(&l->word);
 }

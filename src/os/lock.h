@@ -16,26 +16,16 @@ struct lock {
 	_Atomic uint32_t word;
 };
 
+/* After lock_try has failed. */
 void lock_acquire_slow(struct lock *l);
-void lock_release_slow(struct lock *l);
 
 HAK_INLINE bool lock_try(struct lock *l) {
 	/* Acquire: what the last holder wrote is seen. */
 	return change_if(&l->word, 0, 1, memory_order_acquire);
 }
 
-HAK_INLINE void lock_acquire(struct lock *l) {
-	if (HAK_UNLIKELY(!lock_try(l)))
-		lock_acquire_slow(l);
-}
-
-HAK_INLINE void lock_release(struct lock *l) {
-	/* Release: what we wrote is seen by the next holder. Nobody waits where nobody else is. */
-	if (process_is_alone())
-		atomic_store_explicit(&l->word, 0, memory_order_release);
-	else if (HAK_UNLIKELY(atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2))
-		lock_release_slow(l);
-}
+void lock_acquire(struct lock *l);
+void lock_release(struct lock *l);
 
 /* By whomever. Around fork, where nothing else goes on. */
 HAK_INLINE bool lock_is_held(const struct lock *l) {

@@ -68,11 +68,10 @@ struct space_stats {
 	size_t purges;   /* calls of os_purge */
 	size_t regrets;
 	size_t alone;    /* granules mapped alone, without a SuperSlab */
-	size_t large;    /* bytes of large blocks in SuperSlabs */
+	size_t large;    /* granules of large blocks in SuperSlabs, those in pockets (front/pocket.h) among them */
 	size_t big;      /* granules of large blocks with a mapping of their own */
 	size_t dirty_most, live_most; /* the most there were at a time */
-	size_t kept, pieces; /* in BigCache, under its lock: with mappings of their own, and of those in use in
-	                        SuperSlabs; the next is under neither */
+	size_t kept;     /* in BigCache, under its lock; the next is under neither */
 	size_t retained_most; /* of those, and free ones of SuperSlabs */
 	size_t threads;  /* that have a heap; not under the lock */
 	size_t locks, waits; /* times the lock was taken, and of those after waiting */
@@ -114,17 +113,13 @@ HAK_INLINE size_t space_big(void) {
 HAK_INLINE void space_note_retained(void) {
 	size_t live = __atomic_load_n(&hak_space.live, __ATOMIC_RELAXED);
 	ptrdiff_t retained = (ptrdiff_t)(space_superslabs() * SUPERSLAB_GRANULES - live +
-		__atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED) + __atomic_load_n(&hak_space.pieces, __ATOMIC_RELAXED));
+		__atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED));
 	if (retained > (ptrdiff_t)__atomic_load_n(&hak_space.retained_most, __ATOMIC_RELAXED))
 		__atomic_store_n(&hak_space.retained_most, (size_t)retained, __ATOMIC_RELAXED);
 }
 /* Relaxed: a hint for those without BigCache's lock. */
 HAK_INLINE void space_set_kept(size_t granules) {
 	__atomic_store_n(&hak_space.kept, granules, __ATOMIC_RELAXED);
-	space_note_retained();
-}
-HAK_INLINE void space_set_pieces(size_t granules) {
-	__atomic_store_n(&hak_space.pieces, granules, __ATOMIC_RELAXED);
 	space_note_retained();
 }
 

@@ -23,13 +23,13 @@ static int start_empty(void **state)
 	hak_settings.purge_delay_ms = 60000;
 	hak_settings.bigcache_max = 512 * HAK_MIB;
 	bigcache_release(0);
-	return kept_bytes() == 0 && hak_space.pieces == 0 && hak_space.big == 0 ? 0 : -1;
+	return kept_bytes() == 0 && hak_space.big == 0 ? 0 : -1;
 }
 
 static struct large *take(size_t mib)
 {
 	bool zero;
-	struct large *l = large_alloc(mib * HAK_MIB, 16, &zero);
+	struct large *l = large_alloc(NULL, mib * HAK_MIB, 16, &zero);
 
 	assert_non_null(l);
 	return l;
@@ -37,7 +37,7 @@ static struct large *take(size_t mib)
 
 static void give_back(size_t mib)
 {
-	assert_true(large_free(take(mib)));
+	assert_true(large_free(NULL, take(mib)));
 }
 
 static uintptr_t base_of(const struct large *l)
@@ -58,7 +58,7 @@ static void kept_bytes_bounded_by_floor(void **state)
 	for (unsigned i = 0; i < 10; i++)
 		l[i] = take(4);
 	for (unsigned i = 0; i < 10; i++) {
-		large_free(l[i]);
+		large_free(NULL, l[i]);
 		assert_true(kept_bytes() <= FLOOR_MIB * HAK_MIB);
 	}
 	assert_true(kept_bytes() >= (FLOOR_MIB - 4) * HAK_MIB);
@@ -80,7 +80,7 @@ static void freed_span_serves_next_request(void **state)
 	uintptr_t base = base_of(l);
 	uint64_t hits = hak_bigcache_stats.hits;
 
-	large_free(l);
+	large_free(NULL, l);
 	assert_int_equal(kept_bytes(), 3 * HAK_MIB);
 	assert_int_equal(hak_space.kept, 3 * HAK_MIB / GRANULE);
 	assert_true(hak_space.retained_most >= hak_space.kept);
@@ -88,7 +88,7 @@ static void freed_span_serves_next_request(void **state)
 	assert_true(base_of(l) == base);
 	assert_int_equal(hak_bigcache_stats.hits, hits + 1);
 	assert_int_equal(kept_bytes(), 0);
-	large_free(l);
+	large_free(NULL, l);
 }
 
 static void span_kept_is_told_of(void **state)
@@ -106,11 +106,11 @@ static void smaller_request_of_two_thirds_gets_the_whole(void **state)
 	struct large *l = take(6);
 	uintptr_t base = base_of(l);
 
-	assert_true(large_free(l));
+	assert_true(large_free(NULL, l));
 	l = take(4);
 	assert_true(base_of(l) == base);
 	assert_int_equal(kept_bytes(), 0);
-	assert_true(large_free(l));
+	assert_true(large_free(NULL, l));
 	assert_int_equal(kept_bytes(), 6 * HAK_MIB);
 }
 
@@ -121,7 +121,7 @@ static void smaller_request_leaves_the_rest(void **state)
 
 	l = take(6);
 	base = base_of(l);
-	large_free(l);
+	large_free(NULL, l);
 	for (unsigned i = 0; i < 3; i++) {
 		part[i] = take(2);
 		assert_int_equal(part[i]->span.granules, 32);
@@ -133,12 +133,12 @@ static void smaller_request_leaves_the_rest(void **state)
 		for (unsigned j = 0; j < i; j++)
 			assert_true(base_of(part[i]) != base_of(part[j]));
 	for (unsigned i = 0; i < 3; i++)
-		large_free(part[(i + 1) % 3]);
+		large_free(NULL, part[(i + 1) % 3]);
 	/* They have joined again. */
 	assert_int_equal(kept_bytes(), 6 * HAK_MIB);
 	l = take(6);
 	assert_true(base_of(l) == base);
-	large_free(l);
+	large_free(NULL, l);
 }
 
 /* A descriptor may have been that of a block between guard pages. */
@@ -150,7 +150,7 @@ static void rest_has_no_guards(void **state)
 	used->is_shut = true;
 	give_back(7);
 	large_put_descriptor(used);
-	assert_true(large_free(take(1)));
+	assert_true(large_free(NULL, take(1)));
 	assert_true(used->kept);
 	assert_int_equal(used->guard, 0);
 	assert_false(used->is_shut);
@@ -171,7 +171,7 @@ static void kept_bytes_bounded_by_setting(void **state)
 	for (unsigned i = 0; i < 4; i++)
 		l[i] = take(2);
 	for (unsigned i = 0; i < 4; i++) {
-		large_free(l[i]);
+		large_free(NULL, l[i]);
 		assert_true(kept_bytes() <= 5 * HAK_MIB);
 	}
 	assert_true(kept_bytes() >= 3 * HAK_MIB);
@@ -181,9 +181,9 @@ static void kept_bytes_may_follow_live(void **state)
 {
 	struct large *live = take(160), *l = take(30);
 
-	large_free(l); /* more than the floor, less than a quarter of what is live */
+	large_free(NULL, l); /* more than the floor, less than a quarter of what is live */
 	assert_int_equal(kept_bytes(), 30 * HAK_MIB);
-	large_free(live);
+	large_free(NULL, live);
 	assert_true(kept_bytes() <= MOST_REGRET * FLOOR_MIB * HAK_MIB);
 }
 
@@ -211,8 +211,8 @@ static void release_keeps_what_it_is_told(void **state)
 {
 	struct large *a = take(4), *b = take(2);
 
-	large_free(a);
-	large_free(b);
+	large_free(NULL, a);
+	large_free(NULL, b);
 	assert_false(bigcache_release(6 * HAK_MIB));
 	assert_true(bigcache_release(2 * HAK_MIB));
 	assert_true(kept_bytes() <= 2 * HAK_MIB);
@@ -226,7 +226,7 @@ static void released_span_leaves_trace(void **state)
 	struct large *l = take(2);
 	uintptr_t base = base_of(l);
 
-	large_free(l);
+	large_free(NULL, l);
 	assert_null(large_of(base));
 	assert_null(large_of(base + GRANULE));
 	bigcache_release(0);
@@ -242,7 +242,7 @@ static void middle_sizes_kept_only_if_asked(void **state)
 	hak_settings.bigcache_l25 = false;
 	give_back(1);
 	assert_int_equal(kept_bytes(), 0);
-	large_free(large_alloc(LARGE_L2_MIN - os_facts.page_size, 16, &zero)); /* in a span of 2 MiB */
+	large_free(NULL, large_alloc(NULL, LARGE_L2_MIN - os_facts.page_size, 16, &zero)); /* in a span of 2 MiB */
 	assert_int_equal(kept_bytes(), 0);
 	give_back(2);
 	assert_int_equal(kept_bytes(), 2 * HAK_MIB);
@@ -253,7 +253,7 @@ static void reset_forgets(void **state)
 {
 	struct large *l = take(3);
 
-	large_free(l);
+	large_free(NULL, l);
 	bigcache_reset();
 	assert_int_equal(kept_bytes(), 0);
 	assert_null(bigcache_take(48));
@@ -272,11 +272,11 @@ static void spans_random_use_apart(void **state)
 		unsigned slot = (unsigned)(next_random(&seed) % SLOTS);
 		if (out[slot] != NULL) {
 			granules -= out[slot]->span.granules;
-			large_free(out[slot]);
+			large_free(NULL, out[slot]);
 			out[slot] = NULL;
 		} else {
 			bool zero;
-			out[slot] = large_alloc(LARGE_BIG_MIN + next_random(&seed) % (6 * HAK_MIB), 16, &zero);
+			out[slot] = large_alloc(NULL, LARGE_BIG_MIN + next_random(&seed) % (6 * HAK_MIB), 16, &zero);
 			granules += out[slot]->span.granules;
 		}
 		for (unsigned j = 0; j < SLOTS; j++)
@@ -288,164 +288,7 @@ static void spans_random_use_apart(void **state)
 	}
 	for (unsigned j = 0; j < SLOTS; j++)
 		if (out[j] != NULL)
-			large_free(out[j]);
-}
-
-/* ---- pieces ---- */
-
-enum { PIECES = 96 };
-
-static int start_pieces(void **state)
-{
-	hak_settings.use_superslab = true;
-	hak_settings.secure = 0;
-	return start_empty(state);
-}
-
-static struct large *take_piece(unsigned granules)
-{
-	bool zero;
-	struct large *l = large_alloc(granules * GRANULE - 5000, 16, &zero);
-
-	assert_non_null(l);
-	assert_non_null(l->span.ss);
-	return l;
-}
-
-static void take_pieces(struct large *l[PIECES], unsigned granules)
-{
-	for (unsigned i = 0; i < PIECES; i++)
-		l[i] = take_piece(granules);
-}
-
-static void free_pieces(struct large *l[], unsigned count)
-{
-	for (unsigned i = 0; i < count; i++)
-		assert_true(large_free(l[i]));
-}
-
-static void freed_piece_serves_next_request(void **state)
-{
-	struct large *l = take_piece(1);
-	uintptr_t base = base_of(l);
-	size_t live = hak_space.live;
-	bool zero;
-
-	memset(l->span.base, 1, l->usable);
-	assert_true(large_free(l));
-	assert_false(large_free(l));
-	assert_null(large_of(base));
-	assert_int_equal(hak_space.pieces, 1);
-	assert_int_equal(hak_space.live, live);
-	assert_null(bigcache_check());
-	l = large_alloc(SC_MAX_SIZE + 1, 16, &zero);
-	assert_true(base_of(l) == base && !zero);
-	assert_ptr_equal(large_of(base), l);
-	assert_int_equal(l->usable, large_good_size(SC_MAX_SIZE + 1));
-	assert_int_equal(hak_space.pieces, 0);
-	large_free(l);
-}
-
-static void piece_serves_two_thirds_but_not_less(void **state)
-{
-	struct large *l[PIECES], *six;
-
-	take_pieces(l, 4); /* what is live allows for more */
-	six = take_piece(6);
-	large_free(six);
-	assert_int_equal(hak_space.pieces, 6);
-	assert_null(bigcache_take_piece(3));
-	assert_null(bigcache_take_piece(7));
-	assert_ptr_equal(bigcache_take_piece(4), six);
-	bigcache_put(six);
-	free_pieces(l, PIECES);
-}
-
-static void pieces_bounded_by_what_lives(void **state)
-{
-	struct large *l[PIECES];
-
-	take_pieces(l, 4);
-	for (unsigned i = 0; i < PIECES; i++) {
-		assert_true(large_free(l[i]));
-		assert_true(hak_space.pieces <= PIECES * 4 / 8);
-	}
-	assert_true(hak_space.pieces < 8);
-	assert_null(bigcache_check());
-}
-
-static void oldest_piece_goes_first(void **state)
-{
-	struct large *l[PIECES];
-	uintptr_t last;
-
-	take_pieces(l, 1);
-	last = base_of(l[PIECES - 1]);
-	free_pieces(l, PIECES);
-	l[0] = take_piece(1);
-	assert_true(base_of(l[0]) == last);
-	large_free(l[0]);
-}
-
-static void stale_pieces_go(void **state)
-{
-	hak_settings.purge_delay_ms = 1;
-	assert_true(large_free(take_piece(1)));
-	assert_int_equal(hak_space.pieces, 1);
-	assert_true(bigcache_due() != PURGE_NEVER);
-	for (int i = 0; i < 500 && hak_space.pieces != 0; i++) {
-		sleep_ms(1);
-		bigcache_tick();
-	}
-	assert_int_equal(hak_space.pieces, 0);
-	assert_true(bigcache_is_empty());
-}
-
-static void piece_not_kept_where_nothing_is(void **state)
-{
-	struct settings before = hak_settings;
-
-	hak_settings.purge_delay_ms = 0;
-	large_free(take_piece(1));
-	assert_int_equal(hak_space.pieces, 0);
-	hak_settings = before;
-	hak_settings.bigcache_max = 0;
-	large_free(take_piece(1));
-	assert_int_equal(hak_space.pieces, 0);
-	hak_settings = before;
-	hak_settings.secure = 1;
-	large_free(take_piece(1));
-	assert_int_equal(hak_space.pieces, 0);
-	hak_settings = before;
-}
-
-/* Rather than that clean memory becomes resident. */
-static void piece_yields_to_other_uses(void **state)
-{
-	struct large *l[PIECES], *other;
-
-	purge_all(0);
-	take_pieces(l, 1);
-	large_free(l[0]);
-	assert_int_equal(hak_space.pieces, 1);
-	assert_int_equal(hak_space.dirty, 0);
-	other = take_piece(2); /* which it does not serve */
-	assert_int_equal(hak_space.pieces, 0);
-	assert_true(hak_space.dirty != 0);
-	large_free(other);
-	assert_int_equal(hak_space.pieces, 2);
-	bigcache_yield(); /* as before a slab is taken */
-	assert_int_equal(hak_space.pieces, 0);
-	free_pieces(l + 1, PIECES - 1);
-}
-
-static void reset_forgets_pieces(void **state)
-{
-	assert_true(large_free(take_piece(1)));
-	bigcache_reset();
-	assert_int_equal(hak_space.pieces, 0);
-	assert_null(bigcache_take_piece(1));
-	assert_null(bigcache_check());
+			large_free(NULL, out[j]);
 }
 
 int main(void)
@@ -468,14 +311,6 @@ int main(void)
 		cmocka_unit_test_setup(middle_sizes_kept_only_if_asked, start_empty),
 		cmocka_unit_test_setup(reset_forgets, start_empty),
 		cmocka_unit_test_setup(spans_random_use_apart, start_empty),
-		cmocka_unit_test_setup(freed_piece_serves_next_request, start_pieces),
-		cmocka_unit_test_setup(piece_serves_two_thirds_but_not_less, start_pieces),
-		cmocka_unit_test_setup(pieces_bounded_by_what_lives, start_pieces),
-		cmocka_unit_test_setup(oldest_piece_goes_first, start_pieces),
-		cmocka_unit_test_setup(stale_pieces_go, start_pieces),
-		cmocka_unit_test_setup(piece_not_kept_where_nothing_is, start_pieces),
-		cmocka_unit_test_setup(piece_yields_to_other_uses, start_pieces),
-		cmocka_unit_test_setup(reset_forgets_pieces, start_pieces),
 	};
 
 	return UNIT_RUN(tests);

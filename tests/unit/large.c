@@ -25,7 +25,7 @@ static int start_empty(void **state)
 static struct large *take(size_t size)
 {
 	bool zero;
-	struct large *l = large_alloc(size, 16, &zero);
+	struct large *l = large_alloc(NULL, size, 16, &zero);
 
 	assert_non_null(l);
 	if (zero)
@@ -63,7 +63,7 @@ static void alloc_any_size_usable_and_tagged(void **state)
 		assert_ptr_equal(large_of(base_of(l) + l->usable - 1), l);
 		assert_null(large_of(base_of(l) + l->usable));
 		memset(l->span.base, 1, l->usable);
-		assert_true(large_free(l));
+		assert_true(large_free(NULL, l));
 		assert_null(large_of(base_of(l)));
 		bigcache_release(0);
 		assert_int_equal(hak_space.live + hak_space.big + hak_space.large, 0);
@@ -76,11 +76,11 @@ static void alloc_any_alignment_aligned(void **state)
 
 	for (size_t align = 16; align <= 16 * HAK_MIB; align *= 2)
 		for (size_t size = 1; size <= HAK_MIB; size += 300000) {
-			struct large *l = large_alloc(size, align, &zero);
+			struct large *l = large_alloc(NULL, size, align, &zero);
 			assert_non_null(l);
 			assert_int_equal(base_of(l) % align, 0);
 			assert_true(l->usable >= size);
-			large_free(l);
+			large_free(NULL, l);
 		}
 }
 
@@ -90,10 +90,10 @@ static void alloc_impossible_size_null(void **state)
 
 	assert_int_equal(large_good_size(SIZE_MAX), 0);
 	assert_int_equal(large_good_size(PTRDIFF_MAX), 0);
-	assert_null(large_alloc(SIZE_MAX, 16, &zero));
-	assert_null(large_alloc(PTRDIFF_MAX, 16, &zero));
-	assert_null(large_alloc((size_t)1 << 62, 16, &zero));
-	assert_null(large_alloc(1, (size_t)1 << 63, &zero));
+	assert_null(large_alloc(NULL, SIZE_MAX, 16, &zero));
+	assert_null(large_alloc(NULL, PTRDIFF_MAX, 16, &zero));
+	assert_null(large_alloc(NULL, (size_t)1 << 62, 16, &zero));
+	assert_null(large_alloc(NULL, 1, (size_t)1 << 63, &zero));
 	assert_int_equal(hak_space.big, 0);
 }
 
@@ -101,8 +101,8 @@ static void block_freed_twice_refused(void **state)
 {
 	struct large *l = take(HAK_MIB);
 
-	assert_true(large_free(l));
-	assert_false(large_free(l));
+	assert_true(large_free(NULL, l));
+	assert_false(large_free(NULL, l));
 	assert_int_equal(hak_space.big, 0);
 }
 
@@ -114,7 +114,7 @@ static void resize_in_superslab_takes_and_gives_neighbours(void **state)
 	memset(a->span.base, 7, a->usable);
 	assert_true(large_resize(a, 2 * GRANULE));
 	assert_false(large_resize(a, 2 * GRANULE + 1));
-	large_free(b);
+	large_free(NULL, b);
 	assert_true(large_resize(a, 300000));
 	assert_true(bytes_are(a->span.base, 100000, 7));
 	assert_true(is_tagged(a));
@@ -123,7 +123,7 @@ static void resize_in_superslab_takes_and_gives_neighbours(void **state)
 	assert_int_equal(hak_space.live, 1);
 	assert_int_equal(pagemap_tag(base_of(a) + GRANULE), TAG_FREE);
 	assert_true(bytes_are(a->span.base, 40000, 7));
-	large_free(a);
+	large_free(NULL, a);
 }
 
 static void resize_big_counts_and_keeps_contents(void **state)
@@ -142,7 +142,7 @@ static void resize_big_counts_and_keeps_contents(void **state)
 	assert_true(is_tagged(l));
 	assert_true(bytes_are(l->span.base, 3 * HAK_MIB, 9));
 	assert_false(large_resize(l, SIZE_MAX));
-	large_free(l);
+	large_free(NULL, l);
 }
 
 static void move_big_takes_contents_along(void **state)
@@ -160,8 +160,8 @@ static void move_big_takes_contents_along(void **state)
 	assert_int_equal(hak_space.big, l->span.granules);
 	assert_int_equal(pagemap_tag(from), TAG_LARGE_GONE);
 	assert_int_equal(pagemap_tag(from + GRANULE), TAG_NONE);
-	large_free(small);
-	large_free(l);
+	large_free(NULL, small);
+	large_free(NULL, l);
 }
 
 /* What is claimed to be zero is; what is not can be made so. */
@@ -175,13 +175,13 @@ static void blocks_random_use_zero_never_lies(void **state)
 		size_t size = SC_MAX_SIZE + 1 + next_random(&seed) % (i % 16 == 0 ? 4 * HAK_MIB : 700000);
 		bool zero;
 		if (l == NULL) {
-			*slot = l = large_alloc(size, 16, &zero);
+			*slot = l = large_alloc(NULL, size, 16, &zero);
 			if (!zero)
 				large_clear(l);
 			assert_true(bytes_are(l->span.base, l->usable, 0));
 			memset(l->span.base, i | 1, min_size(size, 3 * GRANULE));
 		} else if (next_random(&seed) % 4 != 0 || !large_resize(l, size)) {
-			assert_true(large_free(l));
+			assert_true(large_free(NULL, l));
 			*slot = NULL;
 		} else {
 			memset((char *)l->span.base + l->usable - 100, 3, 100);
@@ -191,7 +191,7 @@ static void blocks_random_use_zero_never_lies(void **state)
 	}
 	for (int i = 0; i < SLOTS; i++)
 		if (blocks[i] != NULL)
-			large_free(blocks[i]);
+			large_free(NULL, blocks[i]);
 	bigcache_release(0);
 	assert_int_equal(hak_space.live + hak_space.big + hak_space.large, 0);
 }
@@ -206,12 +206,12 @@ static void hardened_block_shrunk_and_freed_locked_leaves_zeros(void **state)
 	if (mlock(l->span.base, l->usable) == 0) {
 		memset(l->span.base, 7, l->usable);
 		assert_true(large_resize(l, HAK_MIB - 40000));
-		large_free(l);
+		large_free(NULL, l);
 		assert_int_equal((hak_space.kept * GRANULE), HAK_MIB);
 		l = take(HAK_MIB); /* which looks */
 	}
 	munlock(l->span.base, l->usable);
-	large_free(l);
+	large_free(NULL, l);
 	hak_settings.secure = 0;
 }
 
@@ -221,11 +221,11 @@ static void big_blocks_of_like_sizes_begin_alike(void **state)
 	struct large *l = take(900 << 10);
 	uintptr_t base = base_of(l);
 
-	large_free(l);
+	large_free(NULL, l);
 	l = take(1000 << 10);
 	assert_int_equal(base_of(l), base);
 	assert_int_equal(hak_space.kept, 0);
-	large_free(l);
+	large_free(NULL, l);
 }
 
 static void big_block_near_limit_has_no_more_than_it_needs(void **state)
@@ -238,7 +238,7 @@ static void big_block_near_limit_has_no_more_than_it_needs(void **state)
 	l = take(LARGE_BIG_MIN + 1);
 	hak_settings.limit = 0;
 	assert_int_equal(l->span.granules, needed);
-	large_free(l);
+	large_free(NULL, l);
 }
 
 static void alloc_without_superslabs_served(void **state)
@@ -249,7 +249,7 @@ static void alloc_without_superslabs_served(void **state)
 	l = take(100000);
 	assert_true(is_tagged(l));
 	memset(l->span.base, 1, l->usable);
-	large_free(l);
+	large_free(NULL, l);
 	hak_settings.use_superslab = true;
 	assert_int_equal(hak_space.live + hak_space.big, 0);
 }

@@ -7,6 +7,7 @@
 #include "front/alloc.h"
 #include "front/bigcache.h"
 #include "front/nursery.h"
+#include "front/reuse.h"
 
 enum { THREADS = 4, BLOCKS = 2000 };
 
@@ -87,6 +88,24 @@ static void block_freed_by_thread_is_posted_at_once(void **state)
 	locked_heap_destroy(heap);
 }
 
+/* What a thread frees it may keep, and use: it is the heap's no longer. */
+static void large_block_used_again_outlives_heap(void **state)
+{
+	static struct bin bins[SC_COUNT];
+	struct heap *mine = heap_acquire(bins, false);
+	void *p = locked_heap_alloc(heap, 100000, ALLOC_ALIGN, false);
+
+	heap_leave(mine);
+	assert_true(free_block(mine, p));
+	assert_ptr_equal(reuse_alloc(mine, 100000), p);
+	assert_null(large_of((uintptr_t)p)->heap);
+	locked_heap_destroy(heap);
+	assert_non_null(large_of((uintptr_t)p));
+	assert_true(free_block(mine, p));
+	heap_retire(mine);
+	assert_true(all_is_back());
+}
+
 static void alloc_aligned_aligned(void **state)
 {
 	for (size_t align = 16; align <= HAK_MIB; align *= 2)
@@ -137,6 +156,7 @@ int main(void)
 		cmocka_unit_test_setup(destroyed_descriptor_is_used_again, start),
 		cmocka_unit_test_setup(large_block_freed_is_forgotten, start),
 		cmocka_unit_test_setup(block_freed_by_thread_is_posted_at_once, start),
+		cmocka_unit_test_setup(large_block_used_again_outlives_heap, start),
 		cmocka_unit_test_setup(alloc_aligned_aligned, start),
 		cmocka_unit_test_setup(heap_of_several_threads_blocks_apart, start),
 	};

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reuse: the short ways of large blocks, out of the heap's pocket and into it, while nobody wants to see what is
+ * made or freed. By the heap's thread.
+ *
+ * Without a frame and with few writes: the processor holds but so many that wait for the cache, and a program that
+ * has just written to cold memory has them waiting.
+ */
+#ifndef HAK_FRONT_REUSE_H
+#define HAK_FRONT_REUSE_H
+
+#include "base/settings.h"
+#include "front/sampling.h"
+#include "front/watch.h"
+#include "os/alone.h"
+#include "os/os.h"
+
+/* Does nobody want to see the large blocks that the thread makes? Where they are hardened its pocket is empty. */
+HAK_INLINE bool reuse_makes_unseen(const struct heap *h) {
+	return hak_settings.guard_rate == 0 && h->ops == NULL && h->sampling == NULL && !sampling_is_due(h);
+}
+
+/* Those that it frees? (Who hardens or counts them has taken the tag away.) */
+HAK_INLINE bool reuse_frees_unseen(const struct heap *h) {
+	return PAGEMAP_LOAD(&hak_tcache.tag) == h->tag && !h->is_watched && !watch_is_due(h) && h->ops == NULL;
+}
+
+/* A block of `size` > SC_MAX_SIZE bytes that need not be zero. NULL: nothing has been done. */
+HAK_INLINE void *reuse_alloc(struct heap *h, size_t size) {
+	size_t usable = align_up(size, os_facts.page_size);
+	if (pocket_is_empty(&h->pocket) || size >= LARGE_BIG_MIN || !reuse_makes_unseen(h))
+		return NULL;
+	heap_enter(h);
+	struct large *l = pocket_take(&h->pocket, (usable + GRANULE - 1) >> GRANULE_SHIFT);
+	if (l != NULL)
+		large_start(l, size, usable);
+	heap_leave(h);
+	if (l == NULL)
+		return NULL;
+	return HAK_LIKELY(h->pace-- != 0) ? l->span.base : heap_pace(h, l->span.base);
+}
+
+/* Frees a large block. False: nothing has been done. */
+HAK_INLINE bool reuse_free(struct heap *h, void *ptr) {
+	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
+	struct large *l = e.desc;
+	if (e.tag != TAG_LARGE || h == NULL || !reuse_frees_unseen(h))
+		return false;
+	if (l->span.base != ptr || l->span.ss == NULL || l->heap != NULL ||
+	    !pocket_has_room(&h->pocket, l->span.granules))
+		return false;
+	heap_enter(h);
+	bool won = large_win(l);
+	if (HAK_LIKELY(won))
+		pocket_push(&h->pocket, l);
+	heap_leave(h);
+	return won;
+}
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/pocket.h"
+
+#include <string.h>
+
+#include "base/settings.h"
+#include "common.h"
+#include "front/heap.h"
+#include "os/os.h"
+#include "slab/size_class.h"
+#include "space/purge.h"
+
+enum { PIECES = 96, LEAST = 8, PART_LARGE = 8, PART_LIVE = 32 };
+
+static struct pocket pocket;
+
+static uintptr_t base_of(const struct large *l)
+{
+	return (uintptr_t)l->span.base;
+}
+
+static int start(void **state)
+{
+	hak_settings.use_superslab = true;
+	hak_settings.secure = 0;
+	hak_settings.purge_delay_ms = 60000;
+	hak_settings.bigcache_max = 512 * HAK_MIB;
+	pocket_release(&pocket);
+	pocket.most = 0;
+	return pocket.granules == 0 && hak_space.large == 0 ? 0 : -1;
+}
+
+/* Not out of the pocket. */
+static struct large *take(unsigned granules)
+{
+	bool zero;
+	struct large *l = large_alloc(NULL, granules * GRANULE - 5000, 16, &zero);
+
+	assert_non_null(l);
+	assert_non_null(l->span.ss);
+	return l;
+}
+
+static void put(struct large *l)
+{
+	assert_true(large_free(&pocket, l));
+	assert_null(pocket_check(&pocket));
+}
+
+static void put_new(unsigned granules)
+{
+	put(take(granules));
+}
+
+static void freed_piece_serves_next_request(void **state)
+{
+	struct large *l = take(1);
+	uintptr_t base = base_of(l);
+	size_t live = hak_space.live;
+	bool zero;
+
+	memset(l->span.base, 1, l->usable);
+	put(l);
+	assert_false(large_free(&pocket, l));
+	assert_null(large_of(base));
+	assert_int_equal(pocket.granules, 1);
+	assert_int_equal(hak_space.live, live);
+	l = large_alloc(&pocket, SC_MAX_SIZE + 1, 16, &zero);
+	assert_true(base_of(l) == base && !zero);
+	assert_ptr_equal(large_of(base), l);
+	assert_int_equal(l->usable, large_good_size(SC_MAX_SIZE + 1));
+	assert_true(pocket_is_empty(&pocket));
+	large_free(NULL, l);
+}
+
+/* What lay behind a shorter block is not forgotten: it is not zero. */
+static void touched_bytes_are_remembered(void **state)
+{
+	struct large *l = take(2), *again;
+	bool zero;
+
+	put(l);
+	again = large_alloc(&pocket, GRANULE + 1, 16, &zero);
+	assert_ptr_equal(again, l);
+	assert_true(l->touched >= 2 * GRANULE - 5000);
+	large_free(NULL, again);
+}
+
+static void piece_serves_two_thirds_but_not_less(void **state)
+{
+	struct large *six = take(6);
+
+	put(six);
+	assert_null(pocket_take(&pocket, 3));
+	assert_null(pocket_take(&pocket, 7));
+	assert_null(pocket_take(&pocket, POCKET_LENGTHS));
+	assert_ptr_equal(pocket_take(&pocket, 4), six);
+	pocket_put(&pocket, six);
+	assert_ptr_equal(pocket_take(&pocket, 6), six);
+	pocket_put(&pocket, six);
+}
+
+static void shortest_that_fits_is_taken_newest_first(void **state)
+{
+	struct large *l[4];
+
+	for (int i = 0; i < 2; i++)
+		put(l[i] = take(2));
+	put(l[2] = take(3));
+	put(l[3] = take(1));
+	assert_ptr_equal(pocket_take(&pocket, 2), l[1]);
+	assert_ptr_equal(pocket_take(&pocket, 2), l[0]);
+	assert_ptr_equal(pocket_take(&pocket, 2), l[2]);
+	assert_null(pocket_take(&pocket, 2));
+	for (int i = 0; i < 3; i++)
+		large_release(l[i]);
+}
+
+static void bounded_by_what_lives(void **state)
+{
+	struct large *l[PIECES];
+
+	for (unsigned i = 0; i < PIECES; i++)
+		l[i] = take(4);
+	for (unsigned i = 0; i < PIECES; i++) {
+		size_t most = hak_space.large / PART_LARGE + hak_space.live / PART_LIVE;
+		put(l[i]);
+		assert_true(pocket.granules <= (most > LEAST ? most : LEAST));
+	}
+	assert_int_equal(pocket.granules, LEAST);
+}
+
+static void threads_share(void **state)
+{
+	size_t before = hak_space.threads;
+
+	hak_space.threads = 4;
+	for (int i = 0; i < 4; i++)
+		put_new(1);
+	assert_int_equal(pocket.granules, LEAST / 4);
+	hak_space.threads = 1000;
+	pocket_tick(&pocket); /* looks at the allowance */
+	put_new(1);
+	assert_int_equal(pocket.granules, 1);
+	hak_space.threads = before;
+}
+
+/* Of as many as there may be of one length. */
+static void oldest_goes_first(void **state)
+{
+	struct large *l[PIECES];
+
+	for (unsigned i = 0; i < PIECES; i++)
+		l[i] = take(1);
+	for (unsigned i = 0; i <= POCKET_DEPTH; i++)
+		put(l[i]);
+	assert_int_equal(atomic_load(&l[0]->state), LARGE_UNUSED);
+	for (unsigned i = POCKET_DEPTH; i > 0; i--)
+		assert_ptr_equal(pocket_take(&pocket, 1), l[i]);
+	assert_true(pocket_is_empty(&pocket));
+	for (unsigned i = 1; i <= POCKET_DEPTH; i++)
+		large_release(l[i]);
+	for (unsigned i = POCKET_DEPTH + 1; i < PIECES; i++)
+		large_free(NULL, l[i]);
+}
+
+static void stale_pieces_go(void **state)
+{
+	hak_settings.purge_delay_ms = 1;
+	put_new(1);
+	put_new(3);
+	for (int i = 0; i < 500 && !pocket_is_empty(&pocket); i++) {
+		sleep_ms(1);
+		pocket_tick(&pocket);
+	}
+	assert_true(pocket_is_empty(&pocket));
+	assert_int_equal(hak_space.large, 0);
+}
+
+static void fresh_pieces_stay(void **state)
+{
+	put_new(1);
+	pocket_tick(&pocket);
+	sleep_ms(5);
+	pocket_tick(&pocket);
+	assert_int_equal(pocket.granules, 1);
+	hak_settings.purge_delay_ms = -1;
+	sleep_ms(5);
+	pocket_tick(&pocket);
+	assert_int_equal(pocket.granules, 1);
+}
+
+static void nothing_kept_where_nothing_is(void **state)
+{
+	struct settings before = hak_settings;
+
+	hak_settings.purge_delay_ms = 0;
+	put_new(1);
+	assert_true(pocket_is_empty(&pocket));
+	hak_settings = before;
+	hak_settings.bigcache_max = 0;
+	put_new(1);
+	assert_true(pocket_is_empty(&pocket));
+	hak_settings = before;
+	hak_settings.secure = 1;
+	put_new(1);
+	assert_true(pocket_is_empty(&pocket));
+	hak_settings = before;
+	hak_settings.background = true;
+	put_new(1);
+	assert_true(pocket_is_empty(&pocket));
+	hak_settings = before;
+	put_new(1);
+	assert_int_equal(pocket.granules, 1);
+}
+
+/* Rather than that clean memory becomes resident; not where dirty memory serves. */
+static void yields_to_other_uses(void **state)
+{
+	struct large *l[PIECES];
+
+	for (unsigned i = 0; i < PIECES; i++)
+		l[i] = take(1);
+	purge_all(0);
+	assert_int_equal(hak_space.dirty, 0);
+	put(l[0]);
+	put(l[1]);
+	pocket_yield(&pocket, 1);
+	assert_int_equal(pocket.granules, 1);
+	for (unsigned i = 2; i < 10; i++)
+		large_free(NULL, l[i]);
+	assert_true(hak_space.dirty >= 8);
+	pocket_yield(&pocket, 1);
+	assert_int_equal(pocket.granules, 1);
+	pocket_yield(&pocket, 8);
+	assert_true(pocket_is_empty(&pocket));
+	pocket_yield(&pocket, 8);
+	for (unsigned i = 10; i < PIECES; i++)
+		large_free(NULL, l[i]);
+}
+
+static void flushed_heap_keeps_nothing(void **state)
+{
+	static struct bin bins[SC_COUNT];
+	struct heap *h = heap_acquire(bins, false);
+
+	heap_leave(h);
+	assert_true(large_free(&h->pocket, take(1)));
+	assert_false(pocket_is_empty(&h->pocket));
+	heap_flush(h);
+	assert_true(pocket_is_empty(&h->pocket));
+	assert_int_equal(hak_space.large, 0);
+	assert_true(large_free(&h->pocket, take(1)));
+	heap_retire(h);
+	assert_int_equal(hak_space.large, 0);
+}
+
+static void check_finds_what_is_wrong(void **state)
+{
+	put_new(2);
+	assert_null(pocket_check(&pocket));
+	pocket.granules++;
+	assert_non_null(pocket_check(&pocket));
+	pocket.granules--;
+	atomic_store(&pocket.piece[1][0]->state, LARGE_LIVE);
+	assert_non_null(pocket_check(&pocket));
+	atomic_store(&pocket.piece[1][0]->state, LARGE_FREED);
+	assert_null(pocket_check(&pocket));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(freed_piece_serves_next_request, start),
+		cmocka_unit_test_setup(touched_bytes_are_remembered, start),
+		cmocka_unit_test_setup(piece_serves_two_thirds_but_not_less, start),
+		cmocka_unit_test_setup(shortest_that_fits_is_taken_newest_first, start),
+		cmocka_unit_test_setup(bounded_by_what_lives, start),
+		cmocka_unit_test_setup(threads_share, start),
+		cmocka_unit_test_setup(oldest_goes_first, start),
+		cmocka_unit_test_setup(stale_pieces_go, start),
+		cmocka_unit_test_setup(fresh_pieces_stay, start),
+		cmocka_unit_test_setup(nothing_kept_where_nothing_is, start),
+		cmocka_unit_test_setup(yields_to_other_uses, start),
+		cmocka_unit_test_setup(flushed_heap_keeps_nothing, start),
+		cmocka_unit_test_setup(check_finds_what_is_wrong, start),
+	};
+
+	return UNIT_RUN(tests);
+}
