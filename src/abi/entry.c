@@ -156,7 +156,9 @@ void *entry_calloc(size_t count, size_t size) {
 void *entry_aligned(size_t align, size_t size) {
 	if (align <= ALLOC_ALIGN)
 		return entry_malloc(size);
-	return entry_alloc(size, align, false);
+	unsigned sc = goes_to_libc(size) ? 0 : alloc_class(size, align);
+	void *p = sc != 0 ? bin_pop(&hak_tcache.bin[sc]) : NULL;
+	return HAK_LIKELY(p != NULL) ? p : entry_alloc(size, align, false);
 }
 
 /* A large block has changed its size, and its place maybe: to a profile that is another block. */
