@@ -137,7 +137,9 @@ void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 }
 
 void entry_free(void *ptr) {
-	if (!reuse_free(hak_tcache.heap, ptr) && !tcache_free_counted(ptr))
+	if (HAK_LIKELY(!sample_has_blocks()) && reuse_free(hak_tcache.heap, ptr))
+		return;
+	if (!tcache_free_counted(ptr))
 		release(ptr, KIND_MALLOC, __builtin_return_address(0));
 }
 

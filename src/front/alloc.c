@@ -249,8 +249,9 @@ static void free_large(struct heap *h, struct large *l, unsigned kind) {
 	size_t size = l->size;
 	if (secure_is_on() && !secure_check_large(OP_FREE, l, kind))
 		return;
-	if (l->heap != NULL)
-		locked_heap_forget(l);
+	struct locked_heap *heap = l->heap; /* once: another thread may be freeing it, too */
+	if (heap != NULL)
+		locked_heap_forget(heap, l);
 	if (!large_free(h != NULL ? &h->pocket : NULL, l))
 		misuse_freed(OP_FREE, addr, size);
 }

@@ -4,7 +4,6 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/background.h"
-#include "front/secure.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/pagemap.h"
@@ -176,7 +175,8 @@ static void touch(struct large *l) {
 static struct large *kept_at(uintptr_t addr) {
 	struct pagemap_entry e = pagemap_lookup_steady(addr);
 	struct large *l = e.tag == TAG_LARGE_CACHED || e.tag == TAG_LARGE ? e.desc : NULL;
-	if (l == NULL || !l->kept || l->span.ss != NULL || l->generation != cache.generation)
+	/* `kept` of a piece of a SuperSlab is its heap's. */
+	if (l == NULL || l->span.ss != NULL || !l->kept || l->generation != cache.generation)
 		return NULL;
 	return addr >= base_of(l) && addr < end_of(l) ? l : NULL;
 }

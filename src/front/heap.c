@@ -593,7 +593,6 @@ void heap_destroy_slabs(struct heap *h) {
 	   at once), so emptying the inbox leaves no slab queued. */
 	inbox_take(&h->inbox, false);
 	heap_for_each_slab(h, destroy_slab);
-	pocket_release(&h->pocket);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	put_idle(h);
 }

@@ -156,7 +156,7 @@ bool heap_look(struct heap *h);
 /* On the way through a slow path: heap_look while anything waits. */
 void heap_tick(struct heap *h);
 
-/* Likewise on a way so short that asking the clock would be half of it: when `pace` has run out, which is every 16th
+/* heap_tick on a way so short that asking the clock would be half of it: when `pace` has run out, which is every 16th
    time if the calls follow fast. Returns `block`. */
 void *heap_pace(struct heap *h, void *block);
 

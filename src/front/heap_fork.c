@@ -63,7 +63,6 @@ static void route_lost(struct slab *s, void *arg) {
 
 /* A locked heap was in use by a thread that is gone: its free blocks are lost, not the others. */
 void heap_forget_free(struct heap *h) {
-	h->pocket = (struct pocket){ 0 };
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
 		struct heap_class *hc = &h->classes[sc];
 		heap_empty_bin(h, sc);
@@ -85,7 +84,7 @@ static void retire_broken(struct heap *h) {
 	memset(h->classes, 0, sizeof h->classes);
 	memset(h->holes, 0, sizeof h->holes);
 	h->outbox = (struct outbox){ 0 };
-	h->pocket = (struct pocket){ 0 };
+	h->pocket = (struct pocket){ 0 }; /* its pieces stay freed, kept, and nobody's */
 	h->bins = NULL;
 	inbox_take(&h->inbox, true); /* its slabs are QUEUED and found by route_lost */
 }

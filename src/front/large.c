@@ -247,12 +247,10 @@ void large_release(struct large *l) {
 }
 
 void large_dispose(struct large *l) {
-	if (l->guard != 0)
+	if (l->guard != 0 || !is_big(l))
 		large_release(l);
-	else if (is_big(l))
-		bigcache_put(l);
 	else
-		large_release(l);
+		bigcache_put(l);
 }
 
 /* What was freed must not be seen again. Pages that go back to the system are not only zero, but cost

@@ -58,8 +58,8 @@ void *locked_heap_alloc(struct locked_heap *lh, size_t size, size_t align, bool 
 	return p;
 }
 
-void locked_heap_forget(struct large *l) {
-	struct lock *lock = &l->heap->lock;
+void locked_heap_forget(struct locked_heap *lh, struct large *l) {
+	struct lock *lock = &lh->lock;
 	lock_acquire(lock);
 	if (list_is_linked(&l->heap_link))
 		list_remove(&l->heap_link);

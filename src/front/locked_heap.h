@@ -30,7 +30,7 @@ struct locked_heap *locked_heap_new(void);
 void *locked_heap_alloc(struct locked_heap *lh, size_t size, size_t align, bool zero);
 
 /* Unlinks a large block that is about to be freed. Takes the lock. */
-void locked_heap_forget(struct large *l);
+void locked_heap_forget(struct locked_heap *lh, struct large *l);
 
 /* Is any of their locks held? */
 bool locked_heap_holds_locks(void);

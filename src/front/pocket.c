@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/pocket.h"
 
+#include "base/bits.h"
 #include "base/settings.h"
 #include "front/secure.h"
 #include "os/os.h"
 
 enum {
-	PART_LARGE = 8, /* parts of the granules of large blocks, */
+	PART_LARGE = 8,  /* parts of the granules of large blocks, */
 	PART_LIVE = 32,  /* and of all granules in use, that all pockets may keep; */
 	LEAST = 8,       /* granules they may in any case */
-	OUT_MOST = 2,    /* pieces given back for one that is kept: no call has much to do */
+	OUT_MOST = 2,    /* pieces given back to get below that, in one call: none has much to do */
 };
 static const size_t MOST = 8 * HAK_MIB / GRANULE; /* granules */
 

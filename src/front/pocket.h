@@ -4,17 +4,16 @@
  * next requests. Taking one costs neither a lock nor a tag; taking granules and giving them back costs both.
  *
  * What is kept so serves large blocks of this heap alone, while free granules serve all: little is kept, a part
- * of what lives, shared by the threads. It goes back with age, and when the heap needs granules that are not
- * resident: those kept are. Of two pieces of one length the older goes first; of two lengths the one of which
- * most is kept.
+ * of what lives, shared by the threads. It goes back with age, as far as the thread comes by, and when the heap
+ * needs granules that are not resident: those kept are. Of two pieces of one length the older goes first; of two
+ * lengths the one of which most is kept.
  *
- * Touched as the heap is: by its thread, or under its lock. The granules' tags stay TAG_LARGE, and lead to the
- * descriptor, which says that the block is freed.
+ * Touched by the heap's thread; that of a locked heap stays empty, since threads free its blocks. The granules'
+ * tags stay TAG_LARGE, and lead to the descriptor, which says that the block is freed.
  */
 #ifndef HAK_FRONT_POCKET_H
 #define HAK_FRONT_POCKET_H
 
-#include "base/bits.h"
 #include "front/large.h"
 #include "space/pagemap.h"
 

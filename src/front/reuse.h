@@ -12,7 +12,6 @@
 #include "base/settings.h"
 #include "front/sampling.h"
 #include "front/watch.h"
-#include "os/alone.h"
 #include "os/os.h"
 
 /* Does nobody want to see the large blocks that the thread makes? Where they are hardened its pocket is empty. */
@@ -20,7 +19,7 @@ HAK_INLINE bool reuse_makes_unseen(const struct heap *h) {
 	return hak_settings.guard_rate == 0 && h->ops == NULL && h->sampling == NULL && !sampling_is_due(h);
 }
 
-/* Those that it frees? (Who hardens or counts them has taken the tag away.) */
+/* Those that it frees? (Who hardens or counts them has taken the tag away. Sampled ones the caller sees to.) */
 HAK_INLINE bool reuse_frees_unseen(const struct heap *h) {
 	return PAGEMAP_LOAD(&hak_tcache.tag) == h->tag && !h->is_watched && !watch_is_due(h) && h->ops == NULL;
 }
@@ -46,14 +45,17 @@ HAK_INLINE bool reuse_free(struct heap *h, void *ptr) {
 	struct large *l = e.desc;
 	if (e.tag != TAG_LARGE || h == NULL || !reuse_frees_unseen(h))
 		return false;
-	if (l->span.base != ptr || l->span.ss == NULL || l->heap != NULL ||
-	    !pocket_has_room(&h->pocket, l->span.granules))
+	if (l->span.base != ptr || l->span.ss == NULL || l->heap != NULL)
 		return false;
 	heap_enter(h);
 	bool won = large_win(l);
-	if (HAK_LIKELY(won))
+	if (HAK_LIKELY(won && pocket_has_room(&h->pocket, l->span.granules)))
 		pocket_push(&h->pocket, l);
+	else if (won)
+		pocket_put(&h->pocket, l);
 	heap_leave(h);
+	if (HAK_UNLIKELY(h->pace-- == 0))
+		heap_pace(h, NULL);
 	return won;
 }
 

@@ -535,6 +535,8 @@ static void add_space(const struct reading *r, struct hak_stats *st) {
 	st->bigcache = (st->bigcache << shift) + spans;
 	st->clean <<= shift;
 	st->retained = st->dirty + st->clean + st->bigcache;
+	if (st->retained_peak < st->retained) /* what heaps keep in their pockets is counted when it is read */
+		st->retained_peak = st->retained;
 	uint64_t superslabs = st->superslabs * r->number[N_SUPERSLAB_GRANULES];
 	st->mapped = (superslabs + GET(c->bytes, SPACE_ALONE) + GET(c->bytes, SPACE_BIG)) << shift;
 	st->mapped += spans;

@@ -28,6 +28,8 @@ HAK_INLINE bool change_if(_Atomic uint32_t *word, uint32_t from, uint32_t to, me
 		if (atomic_load_explicit(word, memory_order_relaxed) != from)
 			return false;
 		atomic_store_explicit(word, to, memory_order_relaxed);
+		/* For handlers that fork: a lock is held before what it guards is half changed. */
+		atomic_signal_fence(memory_order_seq_cst);
 		return true;
 	}
 	return atomic_compare_exchange_strong_explicit(word, &from, to, order, memory_order_relaxed);

@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -37,10 +38,6 @@
 #include "build_options.h"
 #include "os/alone.h"
 #include "os/vdso.h"
-
-#if HAK_SINGLE_THREADED
-#include <sys/single_threaded.h>
-#endif
 
 enum { STACK_BYTES = 16 * 1024 };
 
@@ -502,11 +499,7 @@ void os_say(struct line *line) {
 
 static const char is_not_alone = 0;
 
-#if HAK_SINGLE_THREADED
 const char *hak_alone = &__libc_single_threaded;
-#else
-const char *hak_alone = &is_not_alone;
-#endif
 
 /* A program that gives privileges up with the C library's help does so for the threads it knows: this one
    must have none to begin with. */

@@ -33,9 +33,9 @@ HAK_EVERYDAY_CONST const struct size_class hak_size_classes[SC_COUNT] = { CLASS_
 HAK_EVERYDAY_CONST const uint16_t hak_class_codes[] = { CLASS_LIST(CODES) };
 
 unsigned sc_of_aligned(size_t size, size_t align) {
-	size = align_up(max_size(size, 1), align);
-	if (size > SC_MAX_SIZE)
+	if (max_size(size, align) > SC_MAX_SIZE)
 		return 0;
+	size = align_up(max_size(size, 1), align);
 	for (unsigned sc = sc_of(size); sc < SC_COUNT; sc++)
 		if ((hak_size_classes[sc].size & (align - 1)) == 0)
 			return sc;

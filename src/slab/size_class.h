@@ -78,7 +78,7 @@ HAK_INLINE unsigned sc_of(size_t size) {
 }
 
 /* The smallest class whose blocks hold `size` bytes and are all multiples of `align`, a power of
-   two up to SC_MAX_SIZE; 0 if there is none. Slabs are granule-aligned, so it is enough that the
+   two; 0 if there is none. Slabs are granule-aligned, so it is enough that the
    block size is a multiple. */
 unsigned sc_of_aligned(size_t size, size_t align);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "os/lock.h"
 
-#include "build_options.h"
 #include "common.h"
 #include "os/os.h"
 
@@ -78,8 +77,6 @@ static void lock_sleepers_all_woken(void **state)
 /* Before any thread is made. */
 static void alone_until_a_thread_is_made(void **state)
 {
-	if (!HAK_SINGLE_THREADED)
-		skip();
 	assert_true(process_is_alone());
 }
 
