@@ -3,8 +3,8 @@
  * Reuse: the short ways of large blocks, out of the heap's pocket and into it, while nobody wants to see what is
  * made or freed. By the heap's thread.
  *
- * Without a frame and with few writes: the processor holds but so many that wait for the cache, and a program that
- * has just written to cold memory has them waiting.
+ * Inline, and with few writes: the processor holds but so many that wait for the cache, and a program that has
+ * just written to cold memory has them waiting.
  */
 #ifndef HAK_FRONT_REUSE_H
 #define HAK_FRONT_REUSE_H
