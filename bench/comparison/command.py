@@ -132,6 +132,8 @@ def make_build(options):
         if result.returncode != 0:
             sys.stderr.write(result.stdout[-4000:])
             raise Failed(f"{' '.join(step)} failed")
+    # Pages of a library that are not on the disk yet would count as private memory of who maps it.
+    os.sync()
     return build
 
 
@@ -142,6 +144,12 @@ def check_together(options):
     if options.source and (options.matrix or options.workload or options.rows or options.runs
                            or options.allocators or options.build):
         raise Refused("--from shows what was measured: nothing to choose with it")
+
+
+def check_results():
+    """Half an hour of measuring must not end without its pictures."""
+    if not pictures.can_draw():
+        raise Refused(f"--results: {pictures.MISSING}")
 
 
 def check_complete(outcome):
@@ -158,13 +166,13 @@ def write_results(options, build, summary, verdicts, warnings):
     if drawn is None:
         print(f"compare: {pictures.MISSING}", file=sys.stderr)
         drawn = {}
-    data = {"compare.csv": files.as_csv(summary)}
+    folder = options.out or os.path.join(build, "compare")
+    files.make_folder(folder)
+    files.write(os.path.join(folder, "compare.json"), files.as_json(summary, verdicts, warnings))
     if options.results:
         folder = os.path.join(BENCH, "results")
-    else:
-        folder = options.out or os.path.join(build, "compare")
-        data["compare.json"] = files.as_json(summary, verdicts, warnings)
-    files.make_folder(folder)
+        files.make_folder(folder)
+    data = {"compare.csv": files.as_csv(summary)}
     for name, content in {**data, **drawn}.items():
         files.write(os.path.join(folder, name), content)
     if options.results:
@@ -177,6 +185,8 @@ def write_results(options, build, summary, verdicts, warnings):
 def compare(arguments):
     options = parser().parse_args(arguments)
     check_together(options)
+    if options.results:
+        check_results()
     runs = choose_runs(options.runs, options.level)
     if options.source:
         outcome, build = files.read_json(options.source), None

@@ -147,11 +147,17 @@ def _bytes(figure, kind):
     return out.getvalue()
 
 
-def draw(summary):
-    """{file name: bytes} of all pictures there is something to show in; None without matplotlib."""
+def can_draw():
     try:
         _load("").use("agg")
     except ImportError:
+        return False
+    return True
+
+
+def draw(summary):
+    """{file name: bytes} of all pictures there is something to show in; None without matplotlib."""
+    if not can_draw():
         return None
     files = {}
     for name, picture in ("ratios", ratios), ("memory", memory):
