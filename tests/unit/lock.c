@@ -101,6 +101,9 @@ static void thread_of_ours_shuts_out_too(void **state)
 {
 	static struct os_thread thread = { .run = rival, .name = "rival" };
 
+#ifdef __SANITIZE_THREAD__
+	return; /* it takes every thread for one of libc's */
+#endif
 	counter = 0;
 	assert_true(os_thread_start(&thread));
 	meet();
