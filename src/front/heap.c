@@ -77,10 +77,9 @@ static struct heap **idle_list(bool locked) {
 	return locked ? &registry.idle_locked : &registry.idle;
 }
 
-/* Relaxed: a counter. */
 static void count_thread(const struct heap *h, ptrdiff_t change) {
 	if (!h->locked)
-		__atomic_fetch_add(&hak_space.threads, (size_t)change, __ATOMIC_RELAXED);
+		count_shared(&hak_space.threads, (size_t)change);
 }
 
 static void put_idle(struct heap *h) {

@@ -76,10 +76,6 @@ static uintptr_t base_of(const struct large *l) {
 	return (uintptr_t)l->span.base;
 }
 
-static size_t granules_for(size_t size) {
-	return (size + GRANULE - 1) >> GRANULE_SHIFT;
-}
-
 static bool is_big(const struct large *l) {
 	return l->span.ss == NULL;
 }
@@ -88,7 +84,7 @@ static bool is_big(const struct large *l) {
    begin where others did, on a page that is resident already. It costs address space, and memory where a
    longer block was before. */
 static size_t big_granules_for(size_t size) {
-	size_t granules = granules_for(size);
+	size_t granules = large_granules(size);
 	return size >= LARGE_BIG_MIN ? align_up(granules, LARGE_BIG_STEP) : granules;
 }
 
@@ -118,7 +114,7 @@ HAK_EVERYDAY struct large *large_of(uintptr_t addr) {
 /* ---- allocation ---- */
 
 static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
-	struct large *l = pocket != NULL ? pocket_take(pocket, granules_for(size)) : NULL;
+	struct large *l = pocket != NULL ? pocket_take(pocket, large_granules(size)) : NULL;
 	if (l != NULL) {
 		l->span.zero = false;
 		return l;
@@ -127,8 +123,8 @@ static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
 	if (l == NULL)
 		return NULL;
 	if (pocket != NULL)
-		pocket_yield(pocket, granules_for(size));
-	if (!span_alloc(granules_for(size), SPAN_LARGE, &l->span)) {
+		pocket_yield(pocket, large_granules(size));
+	if (!span_alloc(large_granules(size), SPAN_LARGE, &l->span)) {
 		large_put_descriptor(l);
 		return NULL;
 	}
@@ -185,8 +181,8 @@ static struct large *alloc_big(size_t size, size_t align) {
 	}
 	l = map_big(size, granules, align, guard);
 	/* No more mappings, or address space: then without guards, and no more than it needs. */
-	if (l == NULL && (guard != 0 || granules != granules_for(size)))
-		l = map_big(size, granules_for(size), align, 0);
+	if (l == NULL && (guard != 0 || granules != large_granules(size)))
+		l = map_big(size, large_granules(size), align, 0);
 	if (l == NULL)
 		return NULL;
 	count_big((ptrdiff_t)l->span.granules);
@@ -332,7 +328,7 @@ static bool resize_big(struct large *l, size_t granules) {
 static bool resize_guarded(struct large *l, size_t usable) {
 	size_t old = l->usable;
 	char *base = l->span.base;
-	if (granules_for(usable) > l->span.granules)
+	if (large_granules(usable) > l->span.granules)
 		return false;
 	if (usable > old)
 		return os_protect(base + old, usable - old, true);
@@ -340,7 +336,7 @@ static bool resize_guarded(struct large *l, size_t usable) {
 }
 
 static bool resize_to(struct large *l, size_t usable) {
-	size_t granules = is_big(l) ? big_granules_for(usable) : granules_for(usable);
+	size_t granules = is_big(l) ? big_granules_for(usable) : large_granules(usable);
 	if (l->guard != 0)
 		return resize_guarded(l, usable);
 	return granules == l->span.granules || (is_big(l) ? resize_big(l, granules) : resize_in_superslab(l, granules));

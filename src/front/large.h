@@ -17,6 +17,7 @@
 
 #include "base/list.h"
 #include "os/alone.h"
+#include "space/pagemap.h"
 #include "space/superslab.h"
 
 struct pocket; /* front/pocket.h */
@@ -47,6 +48,11 @@ struct large {
 	bool kept;                  /* BigCache: under its lock: it is in the cache; or in a pocket */
 	bool untouched;             /* BigCache: likewise: its granules are still tagged as when it was live */
 };
+
+/* That hold `size` bytes. */
+HAK_INLINE size_t large_granules(size_t size) {
+	return (size + GRANULE - 1) >> GRANULE_SHIFT;
+}
 
 /* For `size` bytes. */
 HAK_INLINE void large_set_usable(struct large *l, size_t size, size_t usable) {

@@ -30,7 +30,7 @@ HAK_INLINE void *reuse_alloc(struct heap *h, size_t size) {
 	if (pocket_is_empty(&h->pocket) || size >= LARGE_BIG_MIN || !reuse_makes_unseen(h))
 		return NULL;
 	heap_enter(h);
-	struct large *l = pocket_take(&h->pocket, (usable + GRANULE - 1) >> GRANULE_SHIFT);
+	struct large *l = pocket_take(&h->pocket, large_granules(usable));
 	if (l != NULL)
 		large_start(l, size, usable);
 	heap_leave(h);
