@@ -137,9 +137,9 @@ void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 }
 
 void entry_free(void *ptr) {
-	if (HAK_LIKELY(!sample_has_blocks()) && reuse_free(hak_tcache.heap, ptr))
+	if (tcache_free_counted(ptr))
 		return;
-	if (!tcache_free_counted(ptr))
+	if (HAK_UNLIKELY(sample_has_blocks()) || !reuse_free(hak_tcache.heap, ptr))
 		release(ptr, KIND_MALLOC, __builtin_return_address(0));
 }
 

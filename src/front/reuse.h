@@ -19,9 +19,12 @@ HAK_INLINE bool reuse_makes_unseen(const struct heap *h) {
 	return hak_settings.guard_rate == 0 && h->ops == NULL && h->sampling == NULL && !sampling_is_due(h);
 }
 
-/* Those that it frees? (Who hardens or counts them has taken the tag away. Sampled ones the caller sees to.) */
+/* Those that it frees? (Who hardens or counts them has taken the tag away, the watch, too, which lets most pass.
+   Sampled ones the caller sees to.) */
 HAK_INLINE bool reuse_frees_unseen(const struct heap *h) {
-	return PAGEMAP_LOAD(&hak_tcache.tag) == h->tag && !h->is_watched && !watch_is_due(h) && h->ops == NULL;
+	if (watch_is_due(h) || h->ops != NULL)
+		return false;
+	return HAK_LIKELY(PAGEMAP_LOAD(&hak_tcache.tag) == h->tag) || watch_lets_large(h);
 }
 
 /* A block of `size` > SC_MAX_SIZE bytes that need not be zero. NULL: nothing has been done. */

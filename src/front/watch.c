@@ -64,11 +64,12 @@ static void set_frees(struct watch *w, unsigned sc) {
 
 void watch_count(struct heap *h, uintptr_t block) {
 	uint32_t code = pagemap_tag(block) ^ h->tag;
+	unsigned sc = code < SC_CODE_END ? code >> SC_CODE_SHIFT : WATCH_LARGE;
 	if (!still_waits(h)) {
 		h->is_watched = false;
 		tcache_count_frees(NULL, h->tag);
-	} else if (code < SC_CODE_END && h->watch->counted.left[code >> SC_CODE_SHIFT] == 0) {
-		set_frees(h->watch, code >> SC_CODE_SHIFT);
+	} else if (h->watch->counted.left[sc] == 0) {
+		set_frees(h->watch, sc);
 	}
 }
 

@@ -19,7 +19,10 @@
 #include "front/heap.h"
 #include "space/purge.h"
 
-enum { WATCH_DELAY_MOST = 5000 }; /* ms */
+enum {
+	WATCH_DELAY_MOST = 5000, /* ms */
+	WATCH_LARGE = 0,         /* stands for large blocks where there is a number for each class */
+};
 
 struct watch {
 	struct counted counted;
@@ -31,6 +34,15 @@ void watch_begin(struct heap *h);
 
 /* A thread that is watched frees a block on the slow path. */
 void watch_count(struct heap *h, uintptr_t block);
+
+/* May a thread that is watched free one more large block unseen? Counts it. */
+HAK_INLINE bool watch_lets_large(const struct heap *h) {
+	struct counted *c = hak_tcache.counted;
+	if (!h->is_watched || c == NULL || c->left[WATCH_LARGE] == 0)
+		return false;
+	c->left[WATCH_LARGE]--;
+	return true;
+}
 
 /* Was there a burst that the thread has not seen? */
 HAK_INLINE bool watch_is_due(const struct heap *h) {

@@ -3,6 +3,7 @@
 
 #include "base/settings.h"
 #include "common.h"
+#include "front/reuse.h"
 #include "os/lock.h"
 
 enum { DELAY_MS = 40 };
@@ -95,6 +96,41 @@ static void burst_watched_if_anything_is_left(void **state)
 	end_heap(h);
 }
 
+static void *make_large(struct heap *h)
+{
+	bool is_zero;
+	struct large *l = large_alloc(&h->pocket, SC_MAX_SIZE + 1, 1, &is_zero);
+
+	assert_non_null(l);
+	return l->span.base;
+}
+
+/* Or a program of large blocks would be slow while it is watched, and for good where bursts are frequent. */
+static void watched_thread_takes_short_way_with_large_blocks(void **state)
+{
+	enum { BLOCKS = 1000 };
+	struct heap *h = begin_heap();
+	unsigned looks = 0;
+
+	space_count_dirty(1);
+	watch_look(h);
+	assert_true(h->is_watched);
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		void *block = make_large(h);
+
+		if (reuse_free(h, block))
+			continue;
+		looks++;
+		watch_count(h, (uintptr_t)block);
+		assert_true(h->is_watched);
+		assert_true(reuse_free(h, block));
+	}
+	assert_in_range(looks, BLOCKS / 1000, BLOCKS / 2);
+	space_count_dirty(-1);
+	pocket_release(&h->pocket);
+	end_heap(h);
+}
+
 static void look_and_idle(unsigned index)
 {
 	struct heap *h = begin_heap();
@@ -142,6 +178,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(thread_watched_till_burst_is_over, start_burst),
 		cmocka_unit_test_setup(burst_watched_if_anything_is_left, start_burst),
+		cmocka_unit_test_setup(watched_thread_takes_short_way_with_large_blocks, start_long_burst),
 		cmocka_unit_test_setup(others_called_by_though_registry_is_busy, start_long_burst),
 	};
 
