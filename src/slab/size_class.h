@@ -38,6 +38,7 @@ enum {
 	SC_CODE_SHIFT = 4,
 	SC_CODE_END = SC_COUNT << SC_CODE_SHIFT,
 	SC_TINY_MAX = 1024,
+	SC_SMALL_MAX = 8192,
 	SC_MAX_SIZE = 32768, /* larger requests are large blocks */
 	SC_QUANTUM_SHIFT = 4,
 };

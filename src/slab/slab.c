@@ -115,13 +115,19 @@ static void harden(struct slab *s) {
 	s->carved = s->reserved;
 }
 
+/* Mid blocks leave pages unused, for they are steps of several pages apart. */
+static bool alloc_span(unsigned sc, struct span *span) {
+	bool is_mid = hak_size_classes[sc].size > SC_SMALL_MAX;
+	return (is_mid && span_alloc(1, SPAN_ROOMY, span)) || span_alloc(1, SPAN_DENSE, span);
+}
+
 struct slab *slab_new(unsigned sc) {
 	const struct size_class *c = &hak_size_classes[sc];
 	struct slab *s = take_descriptor();
 	if (s == NULL)
 		return NULL;
 	struct span span;
-	if (!span_alloc(1, SPAN_SLAB, &span)) {
+	if (!alloc_span(sc, &span)) {
 		put_descriptor(s);
 		return NULL;
 	}

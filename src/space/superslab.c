@@ -113,14 +113,14 @@ static struct superslab *fit(struct kind *kind, size_t granules, unsigned *first
 
 /* Dirty granules first: they are resident already, and clean ones cost a page fault each. */
 static struct superslab *choose(size_t granules, enum span_use use, unsigned *firstp) {
-	struct kind *near = use == SPAN_SLAB ? &space.huge : &space.plain;
-	struct kind *far = use == SPAN_SLAB ? &space.plain : &space.huge;
+	struct kind *near = use == SPAN_DENSE ? &space.huge : &space.plain;
+	struct kind *far = use == SPAN_DENSE ? &space.plain : &space.huge;
 	struct superslab *ss = fit_dirty(near, granules, firstp);
 	if (ss == NULL)
 		ss = fit_dirty(far, granules, firstp);
 	if (ss == NULL)
 		ss = fit(near, granules, firstp);
-	return ss == NULL && use == SPAN_SLAB ? fit(far, granules, firstp) : ss;
+	return ss == NULL && use == SPAN_DENSE ? fit(far, granules, firstp) : ss;
 }
 
 struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *firstp, bool *zerop) {
@@ -221,7 +221,7 @@ static bool map_region(struct kind *kind) {
 
 static struct kind *kind_for(enum span_use use) {
 	bool dense = hak_settings.thp == THP_AUTO && hak_space.superslabs >= HUGE_AFTER;
-	return use == SPAN_SLAB && (hak_settings.thp == THP_ALWAYS || dense) ? &space.huge : &space.plain;
+	return use == SPAN_DENSE && (hak_settings.thp == THP_ALWAYS || dense) ? &space.huge : &space.plain;
 }
 
 static struct superslab *new_descriptor(void) {

@@ -31,8 +31,7 @@ struct superslab {
 	struct list_node by_dirty;   /* likewise of its longest run of dirty granules */
 	struct queue_node dirty_link; /* in the dirty queue iff `queued` */
 	bool queued;
-	bool huge;                   /* asked for huge pages: for slabs only. A large block need not fill its
-	                                granules, and a huge page would make the rest resident, too. */
+	bool huge;                   /* asked for huge pages: for dense spans only */
 };
 
 /* A run of granules as it is handed out and taken back. */
@@ -45,7 +44,9 @@ struct span {
 	bool was_large;       /* in, at free: it held one large block */
 };
 
-enum span_use { SPAN_SLAB, SPAN_LARGE };
+/* Are its blocks so small that all its pages are used? Roomy ones keep clear of huge pages, which would make the
+   rest resident, too. */
+enum span_use { SPAN_DENSE, SPAN_ROOMY };
 
 /* 1..SUPERSLAB_GRANULES granules, tagged TAG_FREE. False: out of memory. Thread-safe. */
 bool span_alloc(size_t granules, enum span_use use, struct span *span);

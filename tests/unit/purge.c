@@ -28,7 +28,7 @@ static int start_empty(void **state)
 static void take(unsigned from, unsigned to)
 {
 	for (unsigned i = from; i < to; i++)
-		assert_true(span_alloc(SPAN, SPAN_SLAB, &spans[i]));
+		assert_true(span_alloc(SPAN, SPAN_DENSE, &spans[i]));
 }
 
 static void give_back(unsigned from, unsigned to)
@@ -143,11 +143,11 @@ static void purged_memory_reads_zero(void **state)
 {
 	struct span keep, span;
 
-	assert_true(span_alloc(1, SPAN_SLAB, &keep) && span_alloc(8, SPAN_SLAB, &span));
+	assert_true(span_alloc(1, SPAN_DENSE, &keep) && span_alloc(8, SPAN_DENSE, &span));
 	memset(span.base, 0xa5, 8 * GRANULE);
 	span_free(&span, 8 * GRANULE);
 	purge_all(0);
-	assert_true(span_alloc(8, SPAN_SLAB, &span));
+	assert_true(span_alloc(8, SPAN_DENSE, &span));
 	assert_true(span.zero);
 	assert_true(bytes_are(span.base, 8 * GRANULE, 0));
 	span_free(&span, 0);

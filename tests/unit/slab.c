@@ -50,6 +50,26 @@ static void link_altered_in_a_bit_is_an_end_but_not_ours(void **state)
 	slab_delete(s);
 }
 
+/* Mid blocks do not fill their pages: a huge page would make the rest resident. */
+static void slabs_of_mid_blocks_keep_clear_of_huge_pages(void **state)
+{
+	static const struct { size_t size; bool huge; } row[] = {
+		{16, true}, {SC_SMALL_MAX, true}, {SC_SMALL_MAX + 1, false}, {SC_MAX_SIZE, false},
+	};
+
+	hak_settings.thp = THP_ALWAYS;
+	for (unsigned i = 0; i < sizeof row / sizeof *row; i++) {
+		struct slab *s = slab_new(sc_of(row[i].size));
+
+		assert_non_null(s);
+		if (s->ss != NULL)
+			assert_int_equal(s->ss->huge, row[i].huge);
+		slab_delete(s);
+		purge_all(0);
+	}
+	hak_settings.thp = THP_AUTO;
+}
+
 static void word_of_a_program_is_an_end_but_not_ours(void **state)
 {
 	static const uintptr_t words[] = {0, 1, 2, 8, 11, 16, 43, 1 << 20, UINTPTR_MAX, UINTPTR_MAX - 15, 0xdeadbeef,
@@ -234,6 +254,7 @@ int main(void)
 		cmocka_unit_test_setup(deleted_slab_dirty_as_far_as_carved, start_empty),
 		cmocka_unit_test_setup(descriptors_reused_also_after_rebuild, start_empty),
 		cmocka_unit_test_setup(guards_used_up_and_given_back_serve_again, start_empty),
+		cmocka_unit_test(slabs_of_mid_blocks_keep_clear_of_huge_pages),
 	};
 
 	return UNIT_RUN(tests);

@@ -22,7 +22,7 @@ static struct span take(size_t granules)
 {
 	struct span span;
 
-	assert_true(span_alloc(granules, SPAN_SLAB, &span));
+	assert_true(span_alloc(granules, SPAN_DENSE, &span));
 	return span;
 }
 
