@@ -17,10 +17,10 @@ enum {
 	TRIES = 8,          /* spans looked at in a bin */
 	WASTE = 2,          /* a span taken whole is at most 1/2 too long */
 	CLOCK_EVERY = 64,
-	REGRET_MAX = 2,
+	REGRET_MAX = 3,
 };
 static const size_t MOST = ((size_t)1 << 32) - 1; /* granules in the address space */
-static const size_t FLOOR = 8 * HAK_MIB;      /* bytes always allowed */
+static const size_t FLOOR = 4 * HAK_MIB;      /* bytes always allowed */
 
 struct bigcache_stats hak_bigcache_stats;
 

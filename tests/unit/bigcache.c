@@ -11,7 +11,7 @@
 #include "space/purge.h"
 #include "space/superslab.h"
 
-enum { FLOOR_MIB = 8, MOST_REGRET = 4, SLOTS = 16, ROUNDS = 3000 };
+enum { FLOOR_MIB = 4, MOST_REGRET = 8, SLOTS = 16, ROUNDS = 3000 };
 
 static size_t kept_bytes(void)
 {
@@ -52,16 +52,16 @@ static void kept_bytes_bounded_by_floor(void **state)
 	struct large *l[10];
 	uint64_t evictions;
 
-	give_back(6);
+	give_back(3);
 	assert_true(bigcache_release(0));
 	evictions = hak_bigcache_stats.evictions;
 	for (unsigned i = 0; i < 10; i++)
-		l[i] = take(4);
+		l[i] = take(2);
 	for (unsigned i = 0; i < 10; i++) {
 		large_free(NULL, l[i]);
 		assert_true(kept_bytes() <= FLOOR_MIB * HAK_MIB);
 	}
-	assert_true(kept_bytes() >= (FLOOR_MIB - 4) * HAK_MIB);
+	assert_true(kept_bytes() >= (FLOOR_MIB - 2) * HAK_MIB);
 	assert_true(hak_bigcache_stats.evictions > evictions);
 	assert_int_equal(hak_space.big, 0);
 }
