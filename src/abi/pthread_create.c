@@ -28,18 +28,18 @@ struct start {
 	void *arg;
 };
 
-static void ended(void *unused) {
+HAK_EVERYDAY static void ended(void *unused) {
 	lifecycle_thread_exit();
 }
 
-static struct start take(void *arg) {
+HAK_EVERYDAY static struct start take(void *arg) {
 	struct start start = *(struct start *)arg;
 	entry_release(arg);
 	hak_tcache.exit_is_seen = true;
 	return start;
 }
 
-static void *run(void *arg) {
+HAK_EVERYDAY static void *run(void *arg) {
 	struct start start = take(arg);
 	void *result;
 	pthread_cleanup_push(ended, NULL);
@@ -57,7 +57,7 @@ static int run_c11(void *arg) {
 	return result;
 }
 
-static struct start *new_start(struct start start) {
+HAK_EVERYDAY static struct start *new_start(struct start start) {
 	/* Loads a library, which an allocation may not once there are threads. */
 	if (profile_is_due())
 		profile_begin(NULL);
@@ -77,10 +77,11 @@ static void *next(_Atomic(void *) *cached, const char *name) {
 	return fn;
 }
 
-HAK_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+HAK_EXPORT HAK_EVERYDAY int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                               void *(*routine)(void *), void *arg) {
+	HAK_EVERYDAY_CONST static const char name[] = "pthread_create";
 	static _Atomic(void *) cached;
-	create_fn *real = (create_fn *)next(&cached, "pthread_create");
+	create_fn *real = (create_fn *)next(&cached, name);
 	int saved = errno;
 	struct start *start = new_start((struct start){ .routine = routine, .arg = arg });
 	errno = saved;

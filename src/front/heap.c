@@ -187,7 +187,8 @@ static struct slab *take_ready(struct heap_class *hc) {
 }
 
 struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
-	pocket_yield(&h->pocket, 1);
+	if (HAK_UNLIKELY(!pocket_is_empty(&h->pocket)))
+		pocket_yield(&h->pocket, 1); /* out of what every process runs */
 	struct slab *s = slab_new(sc);
 	if (s == NULL)
 		return NULL;
@@ -569,7 +570,8 @@ static void close_inbox(struct heap *h) {
 }
 
 void heap_retire(struct heap *h) {
-	quarantine_flush(h);
+	if (h->quarantine != NULL)
+		quarantine_flush(h);
 	heap_flush(h);
 	h->sampling = NULL;
 	h->sampling_seen = h->bursts_seen = 0; /* the next thread sees to what is left */

@@ -183,7 +183,7 @@ static uintptr_t push_run(struct heap *h, struct slab *s, uintptr_t block) {
 	return block;
 }
 
-void heap_send_home(struct heap *h, uintptr_t link) {
+HAK_EVERYDAY void heap_send_home(struct heap *h, uintptr_t link) {
 	uintptr_t block = link_decode(link);
 	while (!link_is_end(block)) {
 		struct slab *s = slab_at(block);
