@@ -57,7 +57,7 @@ static uintptr_t addr_of(const struct slab *s, unsigned unit) {
 /* The first unit from `from` on that is used, or free; MOSAIC_UNITS: none. */
 static unsigned next_unit(const struct mosaic *m, unsigned from, bool used) {
 	uint64_t flip = used ? 0 : ~(uint64_t)0;
-	for (unsigned w = from / 64; w < MOSAIC_UNITS / 64; w++) {
+	for (unsigned w = from / 64; w < MOSAIC_WORDS; w++) {
 		uint64_t word = m->used[w] ^ flip;
 		if (w == from / 64)
 			word &= ~(uint64_t)0 << from % 64;
@@ -163,6 +163,8 @@ bool mosaic_open(struct slab *s) {
 	s->used -= (uint16_t)open_holes(s, m, remote_take_list(s));
 	s->left_remote = 0;
 	m->largest = MOSAIC_UNITS;
+	for (unsigned w = 0; w < MOSAIC_WORDS; w++) /* not known */
+		m->longest[w] = MOSAIC_UNITS;
 	s->free = slab_end(s);
 	s->free_count = (uint16_t)(MOSAIC_UNITS - s->used * units);
 	s->capacity = s->carved;
@@ -187,35 +189,61 @@ static unsigned cut_hole(struct slab *s, unsigned sc, unsigned *atp, unsigned en
 	return n;
 }
 
-/* As mosaic_take, in the holes that begin from unit `from` on and before `to`. `*largestp` becomes the length
-   of the largest hole seen and left if that is more. Returns with m->next behind the last hole seen. */
-static unsigned take_between(struct slab *s, unsigned sc, unsigned from, unsigned to, unsigned max,
-                             unsigned *largestp, uintptr_t *linkp) {
+static uint64_t hole_begins(const struct mosaic *m, unsigned w) {
+	uint64_t before = w > 0 ? m->used[w - 1] >> 63 : 1;
+	return ~m->used[w] & (m->used[w] << 1 | before);
+}
+
+static void note_hole(struct mosaic *m, unsigned first, unsigned units) {
+	uint16_t *longest = &m->longest[first / 64];
+	*longest = (uint16_t)max_size(*longest, units);
+}
+
+/* As mosaic_take, in the holes that begin in one word of `used`. */
+static unsigned take_in_word(struct slab *s, unsigned sc, unsigned w, unsigned max, uintptr_t *linkp) {
 	struct mosaic *m = slab_mosaic(s);
-	unsigned units = mosaic_units(sc), align = units & -units, n = 0, end;
-	for (from = next_unit(m, from, false); from < to && n < max; from = next_unit(m, end, false)) {
-		end = next_unit(m, from, true);
+	unsigned units = mosaic_units(sc), align = units & -units, n = 0, longest = 0;
+	uint64_t begins = hole_begins(m, w);
+	for (; begins != 0 && n < max; begins &= begins - 1) {
+		unsigned from = w * 64 + (unsigned)__builtin_ctzll(begins), end = next_unit(m, from, true);
 		unsigned first = (unsigned)align_up(from, align), at = first;
 		n += cut_hole(s, sc, &at, end, max - n, linkp);
-		unsigned left = at == first ? end - from : (unsigned)max_size(first - from, end - at);
-		*largestp = (unsigned)max_size(*largestp, left);
-		m->next = (uint16_t)(at < end ? at : end); /* the rest of a hole is looked at again */
+		longest = (unsigned)max_size(longest, at == first ? end - from : first - from);
+		if (at == first)
+			continue;
+		/* The rest of a hole may begin in another word. */
+		m->next = (uint8_t)(at / 64 % MOSAIC_WORDS);
+		if (at < end && m->next == w)
+			longest = (unsigned)max_size(longest, end - at);
+		else if (at < end)
+			note_hole(m, at, end - at);
 	}
+	if (begins == 0) /* all were looked at */
+		m->longest[w] = (uint16_t)longest;
 	return n;
+}
+
+static uint16_t longest_hole(const struct mosaic *m) {
+	uint16_t longest = 0;
+	for (unsigned w = 0; w < MOSAIC_WORDS; w++)
+		longest = (uint16_t)max_size(longest, m->longest[w]);
+	return longest;
 }
 
 unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, uintptr_t *linkp) {
 	struct mosaic *m = slab_mosaic(s);
-	unsigned start = m->next, largest = 0;
+	unsigned units = mosaic_units(sc), start = m->next, n = 0;
 	*linkp = slab_end(s);
-	unsigned n = take_between(s, sc, start, MOSAIC_UNITS, max, &largest, linkp);
-	if (n < max)
-		n += take_between(s, sc, 0, start, max - n, &largest, linkp);
-	if (n < max) { /* all holes were looked at */
-		m->largest = (uint16_t)largest;
+	for (unsigned i = 0; i < MOSAIC_WORDS && n < max; i++) {
+		unsigned w = (start + i) % MOSAIC_WORDS;
+		if (m->longest[w] >= units)
+			n += take_in_word(s, sc, w, max - n, linkp);
+	}
+	if (n < max) { /* whatever was long enough was looked at */
+		m->largest = longest_hole(m);
 		m->misfits |= (uint64_t)1 << sc;
 	}
-	s->free_count -= (uint16_t)(n * mosaic_units(sc));
+	s->free_count -= (uint16_t)(n * units);
 	s->used += (uint16_t)n;
 	return n;
 }
@@ -227,12 +255,13 @@ void mosaic_put(struct slab *s, uintptr_t block) {
 	mark(m, unit, units, false);
 	s->free_count += (uint16_t)units;
 	s->used--;
-	unsigned hole = next_unit(m, unit + units, true) - hole_before(m, unit);
+	unsigned first = hole_before(m, unit), hole = next_unit(m, unit + units, true) - first;
+	note_hole(m, first, hole);
 	m->largest = (uint16_t)max_size(m->largest, hole);
 	m->misfits = 0;
 	/* Large holes are few: the lowest is used first, where pages are resident. */
-	if (units > MOSAIC_MAX_SIZE >> MOSAIC_UNIT_SHIFT && unit < m->next)
-		m->next = (uint16_t)unit;
+	if (units > MOSAIC_MAX_SIZE >> MOSAIC_UNIT_SHIFT && unit / 64 < m->next)
+		m->next = (uint8_t)(unit / 64);
 }
 
 void mosaic_mark_freed(struct slab *s, uintptr_t block) {
@@ -284,6 +313,7 @@ void mosaic_seal(struct slab *s) {
 			set_cell(m, unit / MOSAIC_CELL_UNITS, 0);
 	}
 	memset(m->used, 0xff, sizeof m->used);
+	memset(m->longest, 0, sizeof m->longest);
 	m->largest = m->list = 0;
 	s->free_count = 0;
 	s->used = (uint16_t)held;

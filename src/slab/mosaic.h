@@ -35,6 +35,7 @@
 enum {
 	MOSAIC_UNIT_SHIFT = 4,
 	MOSAIC_UNITS = GRANULE >> MOSAIC_UNIT_SHIFT,
+	MOSAIC_WORDS = MOSAIC_UNITS / 64,
 	MOSAIC_CELL_UNITS = 2,
 	MOSAIC_MIN_SIZE = 32,   /* so that not more than one block begins in a cell */
 	MOSAIC_MAX_SIZE = 2048, /* larger blocks do not go into holes of sparse slabs */
@@ -47,10 +48,11 @@ HAK_INLINE unsigned mosaic_units(unsigned sc) {
 }
 
 struct mosaic {
-	uint64_t used[MOSAIC_UNITS / 64];
+	uint64_t used[MOSAIC_WORDS];
+	uint16_t longest[MOSAIC_WORDS]; /* no hole that begins in this word of `used` has more units */
 	uint64_t misfits;        /* a bit per class for whose blocks no hole is long enough and aligned */
 	uint16_t largest;        /* no hole has more units */
-	uint16_t next;           /* unit from which the search for holes goes on */
+	uint8_t next;            /* word of `used` in which the search for holes goes on */
 	uint8_t list;            /* of the owner's heap that it is in, by `largest`, + 1; 0: in none */
 	struct list_node unused; /* no slab's: under the lock */
 	uint8_t begins[MOSAIC_UNITS / MOSAIC_CELL_UNITS]; /* class << 1 | unit in the cell, and MOSAIC_FREED;

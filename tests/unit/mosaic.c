@@ -266,13 +266,30 @@ static void check_and_drop(unsigned i)
 		fill(i);
 }
 
+static bool has_room(unsigned sc)
+{
+	unsigned units = mosaic_units(sc), align = units & -units, free_units = 0;
+
+	for (unsigned unit = 0; unit < MOSAIC_UNITS; unit++) {
+		bool used = slab_mosaic(slab)->used[unit / 64] >> unit % 64 & 1;
+
+		free_units = used || (free_units == 0 && unit % align != 0) ? 0 : free_units + 1;
+		if (free_units == units)
+			return true;
+	}
+	return false;
+}
+
 static void take_some(uint64_t *seed)
 {
 	unsigned sc = 2 + (unsigned)(next_random(seed) % 39), n;
+	unsigned wanted = 1 + (unsigned)(next_random(seed) % 8);
 	uint32_t size = hak_size_classes[sc].size;
 	uintptr_t link, next;
 
-	n = mosaic_take(slab, sc, 1 + (unsigned)(next_random(seed) % 8), &link);
+	n = mosaic_take(slab, sc, wanted, &link);
+	if (n < wanted)
+		assert_false(has_room(sc));
 	for (uintptr_t at = link_decode(link); n > 0; at = next, n--) {
 		next = link_decode(block_link(at));
 		assert_false(link_is_end(at));
