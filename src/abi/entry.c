@@ -117,7 +117,7 @@ HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 	struct heap *h = hak_tcache.heap;
 	if (h == NULL)
 		lifecycle_repair_if_due();
-	if (HAK_UNLIKELY(sample_has_blocks()) || !free_foreign(h, ptr))
+	if (HAK_UNLIKELY(sample_has_blocks()) || !free_short(h, ptr))
 		release_any(ptr, kind, caller);
 }
 

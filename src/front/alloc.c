@@ -211,13 +211,33 @@ HAK_NOINLINE static bool free_without_heap(struct slab *s, uintptr_t block) {
 	return true;
 }
 
-bool free_foreign(struct heap *h, void *ptr) {
+/* Into the bin of its class, if there is room. */
+static bool free_in_mosaic(struct heap *h, const struct slab *s, uintptr_t block) {
+	unsigned sc = mosaic_class_at(slab_mosaic(s), block - s->base);
+	struct bin *b = &h->bins[sc];
+	if (sc == 0 || hak_size_classes[sc].size > MOSAIC_MAX_SIZE || b->room <= 0 || h->sampling != NULL)
+		return false;
+	if (block_looks_free(block, &b->head))
+		return false;
+	heap_enter(h);
+	b->room--;
+	bin_push(b, block);
+	heap_leave(h);
+	return true;
+}
+
+bool free_short(struct heap *h, void *ptr) {
 	uintptr_t addr = (uintptr_t)ptr;
 	struct pagemap_entry e = pagemap_lookup(addr);
 	struct slab *s = e.desc;
-	if (!tag_is_slab(e.tag) || (h != NULL ? is_own(h, e.tag) || !reuse_frees_unseen(h) : secure_is_on()))
+	if (!tag_is_slab(e.tag))
 		return false;
-	if (slab_mosaic(s) != NULL || !slab_has_own_block(s, addr) || block_looks_free(addr, &(uintptr_t){slab_end(s)}))
+	bool own = h != NULL && is_own(h, e.tag), mosaic = slab_mosaic(s) != NULL;
+	if (own != mosaic || (h != NULL ? !reuse_frees_unseen(h) : secure_is_on()))
+		return false;
+	if (own)
+		return free_in_mosaic(h, s, addr);
+	if (!slab_has_own_block(s, addr) || block_looks_free(addr, &(uintptr_t){slab_end(s)}))
 		return false;
 	if (h == NULL)
 		return free_without_heap(s, addr);

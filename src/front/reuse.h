@@ -24,7 +24,7 @@ HAK_INLINE bool reuse_makes_unseen(const struct heap *h) {
 HAK_INLINE bool reuse_frees_unseen(const struct heap *h) {
 	if (watch_is_due(h) || h->ops != NULL)
 		return false;
-	return HAK_LIKELY(PAGEMAP_LOAD(&hak_tcache.tag) == h->tag) || watch_lets_large(h);
+	return HAK_LIKELY(PAGEMAP_LOAD(&hak_tcache.tag) == h->tag) || watch_lets_pass(h);
 }
 
 /* A block of `size` > SC_MAX_SIZE bytes that need not be zero. NULL: nothing has been done. */

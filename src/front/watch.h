@@ -21,7 +21,7 @@
 
 enum {
 	WATCH_DELAY_MOST = 5000, /* ms */
-	WATCH_LARGE = 0,         /* stands for large blocks where there is a number for each class */
+	WATCH_REST = 0,         /* among the classes: blocks that no bin of the thread is asked for at once */
 };
 
 struct watch {
@@ -35,12 +35,12 @@ void watch_begin(struct heap *h);
 /* A thread that is watched frees a block on the slow path. */
 void watch_count(struct heap *h, uintptr_t block);
 
-/* May a thread that is watched free one more large block unseen? Counts it. */
-HAK_INLINE bool watch_lets_large(const struct heap *h) {
+/* May a thread that is watched free one more large block, or of a mosaic or another thread, unseen? Counts it. */
+HAK_INLINE bool watch_lets_pass(const struct heap *h) {
 	struct counted *c = hak_tcache.counted;
-	if (!h->is_watched || c == NULL || c->left[WATCH_LARGE] == 0)
+	if (!h->is_watched || c == NULL || c->left[WATCH_REST] == 0)
 		return false;
-	c->left[WATCH_LARGE]--;
+	c->left[WATCH_REST]--;
 	return true;
 }
 
