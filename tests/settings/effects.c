@@ -251,8 +251,8 @@ static void pagebox_log_tells_of_superslabs(void **state)
 
 static void bigcache_keeps_what_it_may(void **state)
 {
-	value_of("", "free_mibs", "6");
-	assert_true(total_of("bigcache") >= 6 << 20);
+	value_of("", "free_mibs", "3");
+	assert_true(total_of("bigcache") >= 3 << 20);
 	value_of("BIGCACHE_L25=0", "free_mibs", "6");
 	assert_int_equal(total_of("bigcache"), 0);
 	value_of("BIGCACHE_MAX=2M", "free_mibs", "6");
