@@ -170,6 +170,12 @@ static void *resized(const void *old, void *ptr, size_t size, const void *caller
 	return ptr;
 }
 
+/* The usable size of a small block, unless it takes a closer look; else 0. */
+static size_t size_of_small(const void *ptr) {
+	size_t size = tcache_usable_size(ptr);
+	return HAK_LIKELY(size != 0) ? size : small_usable_size(ptr);
+}
+
 /* A new block with the contents of the old one. A block that cannot shrink stays. */
 static void *realloc_copy(void *ptr, size_t old, size_t size) {
 	void *p = entry_malloc(size);
@@ -183,8 +189,11 @@ static void *realloc_copy(void *ptr, size_t old, size_t size) {
 void *entry_realloc(void *ptr, size_t size) {
 	if (ptr == NULL)
 		return entry_malloc(size);
-	if (HAK_LIKELY(size != 0 && size_fits_well(tcache_usable_size(ptr), size)))
+	size_t small = size_of_small(ptr);
+	if (HAK_LIKELY(size != 0 && size_fits_well(small, size)))
 		return ptr;
+	if (HAK_LIKELY(small != 0 && size - 1 < PTRDIFF_MAX))
+		return realloc_copy(ptr, small, size);
 	lifecycle_repair_if_due();
 	size_t old;
 	enum block_found found = block_usable_size(OP_REALLOC, ptr, &old);
@@ -213,9 +222,10 @@ void *entry_realloc(void *ptr, size_t size) {
 	return p;
 }
 
+/* Programs that keep books of their memory (redis) ask at each malloc and free. */
 size_t entry_usable_size(const void *ptr) {
-	size_t size = 0;
-	if (ptr == NULL || block_usable_size(OP_USABLE_SIZE, ptr, &size) != BLOCK_FOREIGN)
+	size_t size = size_of_small(ptr);
+	if (HAK_LIKELY(size != 0) || ptr == NULL || block_usable_size(OP_USABLE_SIZE, ptr, &size) != BLOCK_FOREIGN)
 		return size;
 	return is_libcs(OP_USABLE_SIZE, ptr) ? libc_usable_size(ptr) : 0;
 }

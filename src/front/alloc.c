@@ -332,7 +332,7 @@ bool free_block(struct heap *h, void *ptr) {
 
 /* ---- sizes and resizing ---- */
 
-static bool small_usable_size(enum misuse_op op, const struct slab *s, uintptr_t addr, size_t *sizep) {
+static bool checked_usable_size(enum misuse_op op, const struct slab *s, uintptr_t addr, size_t *sizep) {
 	if (!misuse_check_block(op, s, addr) || (secure_is_on() && !secure_check(op, s, addr, KIND_FREED)))
 		return false;
 	*sizep = secure_usable_size(s, addr);
@@ -356,12 +356,23 @@ static enum block_found other_usable_size(enum misuse_op op, struct pagemap_entr
 	return misuse_check_granule(op, e, addr) ? BLOCK_FOREIGN : BLOCK_MISUSED;
 }
 
+size_t small_usable_size(const void *ptr) {
+	uintptr_t addr = (uintptr_t)ptr;
+	struct pagemap_entry e = pagemap_lookup(addr);
+	const struct slab *s = e.desc;
+	if (!tag_is_slab(e.tag) || secure_is_on() || block_looks_free(addr, &(uintptr_t){slab_end(s)}))
+		return 0;
+	if (slab_mosaic(s) == NULL && !slab_has_own_block(s, addr))
+		return 0;
+	return hak_size_classes[slab_class_at(s, addr)].size; /* 0 where no block of a mosaic begins */
+}
+
 enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
 	uintptr_t addr = (uintptr_t)ptr;
 	struct pagemap_entry e = pagemap_lookup(addr);
 	enum block_found found = BLOCK_FOREIGN;
 	if (tag_is_slab(e.tag))
-		found = small_usable_size(op, e.desc, addr, sizep) ? BLOCK_OURS : BLOCK_MISUSED;
+		found = checked_usable_size(op, e.desc, addr, sizep) ? BLOCK_OURS : BLOCK_MISUSED;
 	else if (e.tag != TAG_NONE)
 		found = other_usable_size(op, e, addr, sizep);
 	if (found == BLOCK_MISUSED)

@@ -43,6 +43,9 @@ bool block_is_locked_heaps(struct slab *s);
 enum block_found { BLOCK_FOREIGN, BLOCK_OURS, BLOCK_MISUSED };
 enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep);
 
+/* Likewise, if it is a small block, whoever's, in which nothing is to be checked; else 0. */
+size_t small_usable_size(const void *ptr);
+
 /* Does a block of `old` bytes hold `size`, and would a smaller one not do much better? */
 HAK_INLINE bool size_fits_well(size_t old, size_t size) {
 	return size <= old && (size > old / 2 || old <= 4 * ALLOC_ALIGN);
