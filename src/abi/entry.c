@@ -117,7 +117,7 @@ HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 	struct heap *h = hak_tcache.heap;
 	if (h == NULL)
 		lifecycle_repair_if_due();
-	if (HAK_UNLIKELY(sample_has_blocks()) || !free_short(h, ptr))
+	if (HAK_UNLIKELY(sample_has_blocks()) || !free_short(h, pagemap_lookup((uintptr_t)ptr), ptr))
 		release_any(ptr, kind, caller);
 }
 
@@ -137,10 +137,17 @@ void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 }
 
 void entry_free(void *ptr) {
+	struct heap *h = hak_tcache.heap;
 	if (tcache_free_counted(ptr))
 		return;
-	if (HAK_UNLIKELY(sample_has_blocks()) || !reuse_free(hak_tcache.heap, ptr))
+	if (HAK_UNLIKELY(h == NULL || sample_has_blocks())) {
 		release(ptr, KIND_MALLOC, __builtin_return_address(0));
+		return;
+	}
+	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
+	bool done = e.tag == TAG_LARGE ? reuse_free(h, e.desc, ptr) : free_short(h, e, ptr);
+	if (HAK_UNLIKELY(!done && ptr != NULL))
+		release_any(ptr, KIND_MALLOC, __builtin_return_address(0));
 }
 
 void *entry_calloc(size_t count, size_t size) {

@@ -226,9 +226,8 @@ static bool free_in_mosaic(struct heap *h, const struct slab *s, uintptr_t block
 	return true;
 }
 
-bool free_short(struct heap *h, void *ptr) {
+bool free_short(struct heap *h, struct pagemap_entry e, void *ptr) {
 	uintptr_t addr = (uintptr_t)ptr;
-	struct pagemap_entry e = pagemap_lookup(addr);
 	struct slab *s = e.desc;
 	if (!tag_is_slab(e.tag))
 		return false;

@@ -29,8 +29,8 @@ bool free_block_as(struct heap *h, void *ptr, unsigned kind);
 bool free_block(struct heap *h, void *ptr);
 
 /* Likewise, the short ways of another owner's block and of one in a mosaic, while nobody wants to see what is
-   freed. `h`: NULL or the thread's. False: nothing has been done. */
-bool free_short(struct heap *h, void *ptr);
+   freed. `h`: NULL or the thread's; `e`: of its granule. False: nothing has been done. */
+bool free_short(struct heap *h, struct pagemap_entry e, void *ptr);
 
 /* Brings a small block of slab `s`, which the program has freed, to a bin or its owner. */
 void block_put(struct heap *h, struct slab *s, uintptr_t block);

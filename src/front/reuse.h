@@ -42,13 +42,9 @@ HAK_INLINE void *reuse_alloc(struct heap *h, size_t size) {
 	return HAK_LIKELY(h->pace-- != 0) ? l->span.base : heap_pace(h, l->span.base);
 }
 
-/* Frees a large block. False: nothing has been done. */
-HAK_INLINE bool reuse_free(struct heap *h, void *ptr) {
-	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
-	struct large *l = e.desc;
-	if (e.tag != TAG_LARGE || h == NULL || !reuse_frees_unseen(h))
-		return false;
-	if (l->span.base != ptr || l->span.ss == NULL || l->heap != NULL)
+/* Frees a large block, whose granule leads to `l`. False: nothing has been done. */
+HAK_INLINE bool reuse_free(struct heap *h, struct large *l, void *ptr) {
+	if (!reuse_frees_unseen(h) || l->span.base != ptr || l->span.ss == NULL || l->heap != NULL)
 		return false;
 	heap_enter(h);
 	bool won = large_win(l);

@@ -96,13 +96,13 @@ static void burst_watched_if_anything_is_left(void **state)
 	end_heap(h);
 }
 
-static void *make_large(struct heap *h)
+static struct large *make_large(struct heap *h)
 {
 	bool is_zero;
 	struct large *l = large_alloc(&h->pocket, SC_MAX_SIZE + 1, 1, &is_zero);
 
 	assert_non_null(l);
-	return l->span.base;
+	return l;
 }
 
 /* Or a program of large blocks would be slow while it is watched, and for good where bursts are frequent. */
@@ -116,14 +116,14 @@ static void watched_thread_takes_short_way_with_large_blocks(void **state)
 	watch_look(h);
 	assert_true(h->is_watched);
 	for (unsigned i = 0; i < BLOCKS; i++) {
-		void *block = make_large(h);
+		struct large *l = make_large(h);
 
-		if (reuse_free(h, block))
+		if (reuse_free(h, l, l->span.base))
 			continue;
 		looks++;
-		watch_count(h, (uintptr_t)block);
+		watch_count(h, (uintptr_t)l->span.base);
 		assert_true(h->is_watched);
-		assert_true(reuse_free(h, block));
+		assert_true(reuse_free(h, l, l->span.base));
 	}
 	assert_in_range(looks, BLOCKS / 1000, BLOCKS / 2);
 	space_count_dirty(-1);
