@@ -260,8 +260,8 @@ void mosaic_put(struct slab *s, uintptr_t block) {
 	m->largest = (uint16_t)max_size(m->largest, hole);
 	m->misfits = 0;
 	/* Large holes are few: the lowest is used first, where pages are resident. */
-	if (units > MOSAIC_MAX_SIZE >> MOSAIC_UNIT_SHIFT && unit / 64 < m->next)
-		m->next = (uint8_t)(unit / 64);
+	if (units > MOSAIC_MAX_SIZE >> MOSAIC_UNIT_SHIFT && first / 64 < m->next)
+		m->next = (uint8_t)(first / 64);
 }
 
 void mosaic_mark_freed(struct slab *s, uintptr_t block) {

@@ -192,6 +192,28 @@ static void neighbouring_holes_join(void **state)
 	slab_delete(slab);
 }
 
+/* Where pages are resident: also if the hole begins before the block that made it long enough. */
+static void large_block_serves_again_where_it_was(void **state)
+{
+	unsigned sc = sc_of(16000);
+	uintptr_t link, small, first, second;
+
+	slab = fixture_slab(SC, NULL, 0);
+	assert_true(mosaic_open(slab));
+	assert_int_equal(mosaic_take(slab, SC, 1, &small), 1); /* leaves a gap before an aligned block */
+	assert_int_equal(mosaic_take(slab, sc, 1, &first), 1);
+	assert_int_equal(mosaic_take(slab, sc, 1, &second), 1);
+	assert_true(link_decode(first) > slab->base + 64 * 16);
+	mosaic_put(slab, link_decode(first));
+	assert_int_equal(mosaic_take(slab, sc, 1, &link), 1);
+	assert_true(link_decode(link) == link_decode(first));
+	mosaic_put(slab, link_decode(first));
+	mosaic_put(slab, link_decode(second));
+	mosaic_put(slab, link_decode(small));
+	assert_int_equal(slab->used, 0);
+	slab_delete(slab);
+}
+
 static unsigned blocks_held(void)
 {
 	unsigned held = 0;
@@ -336,6 +358,7 @@ int main(void)
 		cmocka_unit_test(taken_blocks_lie_in_holes),
 		cmocka_unit_test(class_without_room_not_tried_until_a_block_comes_home),
 		cmocka_unit_test(neighbouring_holes_join),
+		cmocka_unit_test(large_block_serves_again_where_it_was),
 		cmocka_unit_test(sealed_mosaic_gives_nothing_and_counts_its_blocks),
 		cmocka_unit_test(list_written_to_opens_no_hole_in_a_block),
 		cmocka_unit_test(blocks_random_use_apart),
