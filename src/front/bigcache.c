@@ -279,7 +279,7 @@ static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
 	size_t live = space_big() * GRANULE;
-	size_t most = max_size(FLOOR, live / 4) << cache.regret;
+	size_t most = max_size(FLOOR << cache.regret, min_size(live / 4 << cache.regret, live));
 	if (hak_settings.bigcache_max != BIGCACHE_AUTO)
 		return min_size(most, hak_settings.bigcache_max) / GRANULE;
 	if (most > FLOOR << REGRET_MAX)
