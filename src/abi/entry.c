@@ -92,7 +92,7 @@ HAK_NOINLINE static void release_any(void *ptr, unsigned kind, const void *calle
 		h->caller = caller;
 		sampling_look(h);
 		heap_answer(h);
-		if (HAK_UNLIKELY(h->is_watched))
+		if (HAK_UNLIKELY(h->is_watched && hak_tcache.heap == h)) /* else: a fork child returned into this */
 			watch_count(h, (uintptr_t)ptr);
 	}
 	if (HAK_UNLIKELY(sample_has_blocks()))
@@ -115,16 +115,29 @@ HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 	if (ptr == NULL)
 		return;
 	struct heap *h = hak_tcache.heap;
-	if (h == NULL)
+	if (h == NULL) {
 		lifecycle_repair_if_due();
-	if (HAK_UNLIKELY(sample_has_blocks()) || !free_short(h, pagemap_lookup((uintptr_t)ptr), ptr))
-		release_any(ptr, kind, caller);
+		if (!sample_has_blocks() && free_short(NULL, pagemap_lookup((uintptr_t)ptr), ptr))
+			return;
+	}
+	release_any(ptr, kind, caller);
+}
+
+/* The ways of a thread with a heap on which nobody wants to see the block. False: nothing has been done. */
+HAK_NOINLINE static bool release_unseen(void *ptr) {
+	struct heap *h = hak_tcache.heap;
+	if (tcache_free_counted(ptr))
+		return true;
+	if (HAK_UNLIKELY(h == NULL || sample_has_blocks()))
+		return false;
+	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
+	return e.tag == TAG_LARGE ? reuse_free(h, e.desc, ptr) : free_short(h, e, ptr);
 }
 
 void entry_free_as(void *ptr, unsigned kind) {
-	release(ptr, kind, __builtin_return_address(0));
+	if (!release_unseen(ptr))
+		release(ptr, kind, __builtin_return_address(0));
 }
-
 void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 	const void *caller = __builtin_return_address(0);
 	if (secure_is_on() && ptr != NULL) {
@@ -133,21 +146,12 @@ void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 		if (!secure_check_sized(ptr, size, align, (enum block_kind)kind))
 			return;
 	}
-	release(ptr, kind, caller);
+	if (!release_unseen(ptr))
+		release(ptr, kind, caller);
 }
-
 void entry_free(void *ptr) {
-	struct heap *h = hak_tcache.heap;
-	if (tcache_free_counted(ptr))
-		return;
-	if (HAK_UNLIKELY(h == NULL || sample_has_blocks())) {
+	if (!release_unseen(ptr))
 		release(ptr, KIND_MALLOC, __builtin_return_address(0));
-		return;
-	}
-	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
-	bool done = e.tag == TAG_LARGE ? reuse_free(h, e.desc, ptr) : free_short(h, e, ptr);
-	if (HAK_UNLIKELY(!done && ptr != NULL))
-		release_any(ptr, KIND_MALLOC, __builtin_return_address(0));
 }
 
 void *entry_calloc(size_t count, size_t size) {

@@ -122,7 +122,7 @@ HAK_INLINE bool bins_free(struct bin *bins, const uint32_t *tag, int32_t *left, 
 	if (HAK_UNLIKELY(block_looks_free(addr, &b->head)))
 		return false;
 	uintptr_t head = b->head;
-	if (left != NULL && HAK_UNLIKELY(left[code >> SC_CODE_SHIFT] == 0))
+	if (left != NULL && HAK_UNLIKELY(left[code >> SC_CODE_SHIFT] <= 0))
 		return false;
 	if (HAK_UNLIKELY(--b->room < 0)) {
 		__asm__("" : "+m"(b->room)); /* lets the test above be one instruction */

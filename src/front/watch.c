@@ -49,8 +49,13 @@ static bool is_over(const struct heap *h) {
 	return age_of_burst() > 2 * (uint64_t)hak_settings.purge_delay_ms || is_settled(h);
 }
 
+/* Asked once a look, whoever looked: others do so, too, and would leave this one none. */
 static bool still_waits(struct heap *h) {
-	return !(heap_look(h) && is_over(h));
+	heap_look(h);
+	if (h->watch->asked == h->looked)
+		return true;
+	h->watch->asked = h->looked;
+	return !is_over(h);
 }
 
 /* Frees of a class may be as many more before the next look if they come fast. */
@@ -68,7 +73,7 @@ void watch_count(struct heap *h, uintptr_t block) {
 	if (!still_waits(h)) {
 		h->is_watched = false;
 		tcache_count_frees(NULL, h->tag);
-	} else if (h->watch->counted.left[sc] == 0) {
+	} else if (h->watch->counted.left[sc] <= 0) {
 		set_frees(h->watch, sc);
 	}
 }

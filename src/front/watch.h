@@ -28,6 +28,7 @@ struct watch {
 	struct counted counted;
 	uint16_t frees[SC_COUNT];  /* between the last look, by a free of the class, and the next */
 	uint64_t looked[SC_COUNT]; /* in os_cycles */
+	uint64_t asked;            /* as of which look of the heap's (heap_look) the end was asked for */
 };
 
 void watch_begin(struct heap *h);
@@ -38,7 +39,7 @@ void watch_count(struct heap *h, uintptr_t block);
 /* May a thread that is watched free one more large block, or of a mosaic or another thread, unseen? Counts it. */
 HAK_INLINE bool watch_lets_pass(const struct heap *h) {
 	struct counted *c = hak_tcache.counted;
-	if (!h->is_watched || c == NULL || c->left[WATCH_REST] == 0)
+	if (!h->is_watched || c == NULL || c->left[WATCH_REST] <= 0)
 		return false;
 	c->left[WATCH_REST]--;
 	return true;

@@ -131,6 +131,38 @@ static void watched_thread_takes_short_way_with_large_blocks(void **state)
 	end_heap(h);
 }
 
+/* Other looks must not keep it from asking whether the burst is over. */
+static void thread_of_large_blocks_is_let_go_in_time(void **state)
+{
+	enum { BLOCKS = 3, LONG_MS = 20 * DELAY_MS };
+	struct heap *h = begin_heap();
+	struct large *l[BLOCKS];
+	uint64_t start = os_now_ms();
+
+	space_count_dirty(1);
+	watch_look(h);
+	assert_true(h->is_watched);
+	for (unsigned i = 0; i < BLOCKS; i++)
+		l[i] = make_large(h);
+	while (h->is_watched && os_now_ms() - start < LONG_MS)
+		for (unsigned i = 0; i < BLOCKS; i++) {
+			void *block = l[i]->span.base;
+
+			if (!reuse_free(h, l[i], block)) {
+				watch_count(h, (uintptr_t)block);
+				assert_true(large_free(&h->pocket, l[i]));
+			}
+			block = reuse_alloc(h, SC_MAX_SIZE + 1);
+			l[i] = block != NULL ? large_of((uintptr_t)block) : make_large(h);
+		}
+	assert_false(h->is_watched);
+	space_count_dirty(-1);
+	for (unsigned i = 0; i < BLOCKS; i++)
+		assert_true(large_free(NULL, l[i]));
+	pocket_release(&h->pocket);
+	end_heap(h);
+}
+
 static void look_and_idle(unsigned index)
 {
 	struct heap *h = begin_heap();
@@ -179,6 +211,7 @@ int main(void)
 		cmocka_unit_test_setup(thread_watched_till_burst_is_over, start_burst),
 		cmocka_unit_test_setup(burst_watched_if_anything_is_left, start_burst),
 		cmocka_unit_test_setup(watched_thread_takes_short_way_with_large_blocks, start_long_burst),
+		cmocka_unit_test_setup(thread_of_large_blocks_is_let_go_in_time, start_burst),
 		cmocka_unit_test_setup(others_called_by_though_registry_is_busy, start_long_burst),
 	};
 
