@@ -232,6 +232,7 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr) {
 	if (!tag_is_slab(e.tag))
 		return false;
 	bool own = h != NULL && is_own(h, e.tag), mosaic = slab_mosaic(s) != NULL;
+	/* What else is its own did not fit its bin, or is freed. */
 	if (own != mosaic || (h != NULL ? !reuse_frees_unseen(h) : secure_is_on()))
 		return false;
 	if (own)
@@ -359,11 +360,12 @@ size_t small_usable_size(const void *ptr) {
 	uintptr_t addr = (uintptr_t)ptr;
 	struct pagemap_entry e = pagemap_lookup(addr);
 	const struct slab *s = e.desc;
-	if (!tag_is_slab(e.tag) || secure_is_on() || block_looks_free(addr, &(uintptr_t){slab_end(s)}))
+	if (!tag_is_slab(e.tag) || secure_is_on())
 		return 0;
-	if (slab_mosaic(s) == NULL && !slab_has_own_block(s, addr))
+	unsigned sc = slab_mosaic(s) != NULL || slab_has_own_block(s, addr) ? slab_class_at(s, addr) : 0;
+	if (sc == 0 || block_looks_free(addr, &(uintptr_t){slab_end(s)}))
 		return 0;
-	return hak_size_classes[slab_class_at(s, addr)].size; /* 0 where no block of a mosaic begins */
+	return hak_size_classes[sc].size;
 }
 
 enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
