@@ -171,6 +171,20 @@ static void fresh_blocks_read_zero(void)
 	}
 }
 
+/* One that lies with another: a sampled block (guard_rate) stands alone, and is not to be read when it is freed.
+   Where all are sampled, any. */
+static unsigned char *take_unsampled(size_t size)
+{
+	char *before = malloc(size), *p = malloc(size);
+
+	while (!getenv("HAKMEM_GUARD_RATE") && ((uintptr_t)p ^ (uintptr_t)before) >> 16 != 0) {
+		before = p;
+		p = malloc(size);
+		CHECK(p);
+	}
+	return (unsigned char *)p;
+}
+
 /* Written by free, not by the next malloc. */
 static void freed_blocks_are_wiped(void)
 {
@@ -179,7 +193,7 @@ static void freed_blocks_are_wiped(void)
 	if (level() < 1)
 		case_skip();
 	free(malloc(1000));
-	p = malloc(1000);
+	p = take_unsampled(1000);
 	memset((void *)(uintptr_t)p, 0x77, 1000);
 	free(opaque((void *)(uintptr_t)p));
 	for (unsigned i = 8; i < 1000; i++)
