@@ -187,8 +187,7 @@ static struct slab *take_ready(struct heap_class *hc) {
 }
 
 struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
-	if (HAK_UNLIKELY(!pocket_is_empty(&h->pocket)))
-		pocket_yield(&h->pocket, 1); /* out of what every process runs */
+	pocket_yield(&h->pocket, 1);
 	struct slab *s = slab_new(sc);
 	if (s == NULL)
 		return NULL;
@@ -570,7 +569,7 @@ static void close_inbox(struct heap *h) {
 }
 
 void heap_retire(struct heap *h) {
-	if (h->quarantine != NULL)
+	if (h->quarantine != NULL) /* which would be asked there, too, but far from what every process runs */
 		quarantine_flush(h);
 	heap_flush(h);
 	h->sampling = NULL;

@@ -67,9 +67,9 @@ void pocket_put(struct pocket *p, struct large *l) {
 		large_release(l);
 }
 
-void pocket_yield(struct pocket *p, size_t granules) {
+void pocket_give_way(struct pocket *p, size_t granules) {
 	/* Relaxed: a hint. That many are not always to be had in one run. */
-	if (!pocket_is_empty(p) && __atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED) < 2 * granules)
+	if (__atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED) < 2 * granules)
 		drop(p, most_kept(p));
 }
 

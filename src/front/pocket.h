@@ -75,8 +75,14 @@ HAK_INLINE void pocket_push(struct pocket *p, struct large *l) {
 /* Keeps a freed piece, or gives it back, or others instead. */
 void pocket_put(struct pocket *p, struct large *l);
 
-/* `granules` are about to be taken from SuperSlabs. */
-void pocket_yield(struct pocket *p, size_t granules);
+/* Gives something back if few granules are resident. Not empty. */
+void pocket_give_way(struct pocket *p, size_t granules);
+
+/* `granules` are about to be taken from SuperSlabs. Inline: the rest is not what every process runs. */
+HAK_INLINE void pocket_yield(struct pocket *p, size_t granules) {
+	if (HAK_UNLIKELY(!pocket_is_empty(p)))
+		pocket_give_way(p, granules);
+}
 
 /* Gives back what is older than the purge delay. From time to time. */
 void pocket_tick(struct pocket *p);

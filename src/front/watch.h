@@ -21,7 +21,8 @@
 
 enum {
 	WATCH_DELAY_MOST = 5000, /* ms */
-	WATCH_REST = 0,         /* among the classes: blocks that no bin of the thread is asked for at once */
+	WATCH_REST = 0,          /* no class: what the counted way refuses, large blocks and those of mosaics and of
+	                            other threads */
 };
 
 struct watch {

@@ -54,11 +54,10 @@ static uintptr_t addr_of(const struct slab *s, unsigned unit) {
 	return s->base + ((uintptr_t)unit << MOSAIC_UNIT_SHIFT);
 }
 
-/* The first unit from `from` on that is used, or free; MOSAIC_UNITS: none. */
-static unsigned next_unit(const struct mosaic *m, unsigned from, bool used) {
-	uint64_t flip = used ? 0 : ~(uint64_t)0;
+/* The first unit from `from` on that is used; MOSAIC_UNITS: none. */
+static unsigned next_used(const struct mosaic *m, unsigned from) {
 	for (unsigned w = from / 64; w < MOSAIC_WORDS; w++) {
-		uint64_t word = m->used[w] ^ flip;
+		uint64_t word = m->used[w];
 		if (w == from / 64)
 			word &= ~(uint64_t)0 << from % 64;
 		if (word != 0)
@@ -205,7 +204,7 @@ static unsigned take_in_word(struct slab *s, unsigned sc, unsigned w, unsigned m
 	unsigned units = mosaic_units(sc), align = units & -units, n = 0, longest = 0;
 	uint64_t begins = hole_begins(m, w);
 	for (; begins != 0 && n < max; begins &= begins - 1) {
-		unsigned from = w * 64 + (unsigned)__builtin_ctzll(begins), end = next_unit(m, from, true);
+		unsigned from = w * 64 + (unsigned)__builtin_ctzll(begins), end = next_used(m, from);
 		unsigned first = (unsigned)align_up(from, align), at = first;
 		n += cut_hole(s, sc, &at, end, max - n, linkp);
 		longest = (unsigned)max_size(longest, at == first ? end - from : first - from);
@@ -255,7 +254,7 @@ void mosaic_put(struct slab *s, uintptr_t block) {
 	mark(m, unit, units, false);
 	s->free_count += (uint16_t)units;
 	s->used--;
-	unsigned first = hole_before(m, unit), hole = next_unit(m, unit + units, true) - first;
+	unsigned first = hole_before(m, unit), hole = next_used(m, unit + units) - first;
 	note_hole(m, first, hole);
 	m->largest = (uint16_t)max_size(m->largest, hole);
 	m->misfits = 0;

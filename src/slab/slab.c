@@ -115,7 +115,7 @@ static void harden(struct slab *s) {
 	s->carved = s->reserved;
 }
 
-/* Mid blocks leave pages unused, for they are steps of several pages apart. */
+/* Mid blocks leave pages unused: their classes are up to three pages apart. */
 static bool alloc_span(unsigned sc, struct span *span) {
 	bool is_mid = hak_size_classes[sc].size > SC_SMALL_MAX;
 	return (is_mid && span_alloc(1, SPAN_ROOMY, span)) || span_alloc(1, SPAN_DENSE, span);

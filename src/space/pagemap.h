@@ -95,7 +95,7 @@ void pagemap_guard(void);
 
 /* The first granule that was covered, once the window is placed. */
 HAK_INLINE uintptr_t pagemap_first(void) {
-	/* Relaxed: see below. */
+	/* Relaxed: as in pagemap_near_index. */
 	return PAGEMAP_LOAD(&hak_near_base) + LEAF_BYTES - NEAR_ABOVE;
 }
 
