@@ -217,7 +217,7 @@ static bool free_in_mosaic(struct heap *h, const struct slab *s, uintptr_t block
 	struct bin *b = &h->bins[sc];
 	if (sc == 0 || hak_size_classes[sc].size > MOSAIC_MAX_SIZE || b->room <= 0 || h->sampling != NULL)
 		return false;
-	if (block_looks_free(block, &b->head))
+	if (block_looks_free(block))
 		return false;
 	heap_enter(h);
 	b->room--;
@@ -237,7 +237,7 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr) {
 		return false;
 	if (own)
 		return free_in_mosaic(h, s, addr);
-	if (!slab_has_own_block(s, addr) || block_looks_free(addr, &(uintptr_t){slab_end(s)}))
+	if (!slab_has_own_block(s, addr) || block_looks_free(addr))
 		return false;
 	if (h == NULL)
 		return free_without_heap(s, addr);
@@ -363,7 +363,7 @@ size_t small_usable_size(const void *ptr) {
 	if (!tag_is_slab(e.tag) || secure_is_on())
 		return 0;
 	unsigned sc = slab_mosaic(s) != NULL || slab_has_own_block(s, addr) ? slab_class_at(s, addr) : 0;
-	if (sc == 0 || block_looks_free(addr, &(uintptr_t){slab_end(s)}))
+	if (sc == 0 || block_looks_free(addr))
 		return 0;
 	return hak_size_classes[sc].size;
 }

@@ -132,10 +132,9 @@ struct heap *heap_acquire(struct bin *bins, bool locked);
 void heap_retire(struct heap *h);
 
 /* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
-   it would not look like a link: it lies where the first slab does, as the heap need not, nor the lower end of what
-   is near: a boundary of the windows of links may be in between. */
+   it would not look like a link. */
 HAK_INLINE uintptr_t heap_bin_end(void) {
-	return link_encode(pagemap_first() | LINK_END);
+	return link_encode(LINK_END);
 }
 
 /* Whoever calls has taken what was in the bin. */

@@ -24,7 +24,7 @@ HAK_COLD bool misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t 
 
 /* Is `addr`, which lies in a granule of `s`, a block that is with the program? */
 HAK_INLINE bool misuse_check_block(enum misuse_op op, const struct slab *s, uintptr_t addr) {
-	if (HAK_UNLIKELY(!slab_has_block(s, addr) || block_looks_free(addr, &(uintptr_t){slab_end(s)})))
+	if (HAK_UNLIKELY(!slab_has_block(s, addr) || block_looks_free(addr)))
 		return misuse_suspect(op, s, addr);
 	return true;
 }

@@ -51,11 +51,6 @@ HAK_INLINE struct tcache *tcache_of_bins(struct bin *bins) {
 	return (struct tcache *)(void *)((char *)bins - offsetof(struct tcache, bin));
 }
 
-/* Suspicious: may be on a free list, since its first word decodes into the window of one. */
-HAK_INLINE bool block_looks_free(uintptr_t block, const uintptr_t *head) {
-	return (upper_half(block) ^ upper_half((uintptr_t)head)) >> (LINK_WINDOW_SHIFT - 32) == 0;
-}
-
 /* The next block of a bin whose head is `head`, or NULL. Clears the link: it must not be taken for one
    when the block comes back, nor leak the key. */
 HAK_INLINE void *bin_take(struct bin *b, uintptr_t head) {
@@ -102,7 +97,7 @@ HAK_INLINE size_t tcache_usable_size(const void *ptr) {
 		return 0;
 	const struct bin *b = (const struct bin *)((const char *)hak_tcache.bin + code);
 	uint32_t remainder = (uint16_t)addr * b->magic;
-	if (HAK_UNLIKELY(remainder >= b->magic || block_looks_free(addr, &b->head)))
+	if (HAK_UNLIKELY(remainder >= b->magic || block_looks_free(addr)))
 		return 0;
 	return hak_size_classes[code >> SC_CODE_SHIFT].size;
 }
@@ -119,7 +114,7 @@ HAK_INLINE bool bins_free(struct bin *bins, const uint32_t *tag, int32_t *left, 
 	__asm__("" : "+m"(b->magic)); /* compare with memory rather than spend an instruction on a load */
 	if (HAK_UNLIKELY(remainder >= b->magic))
 		return false;
-	if (HAK_UNLIKELY(block_looks_free(addr, &b->head)))
+	if (HAK_UNLIKELY(block_looks_free(addr)))
 		return false;
 	uintptr_t head = b->head;
 	if (left != NULL && HAK_UNLIKELY(left[code >> SC_CODE_SHIFT] <= 0))

@@ -14,10 +14,10 @@
  *
  * A free block's first word is its *link*: the address of the next free block XOR a per-process key.
  * The last link decodes to what is no address of a block, but near the slab (slab_end), so "no more" is one
- * test, and every link of a free block decodes into the slab's own 1 TiB window. That is what free looks
- * for to find a block freed twice; the key's top bits make sure that numbers, pointers and text never
- * look so (see key_init). Such a word in place of a link ends the list, too: where lists end they are asked
- * whether that was their end (front/misuse.h).
+ * test, and no address has bits at the top, so there every link of a free block is the key. That is what
+ * free looks for to find a block freed twice; the key's top bits make sure that numbers, pointers and text
+ * never look so (see key_init). Such a word in place of a link ends the list, too: where lists end they are
+ * asked whether that was their end (front/misuse.h).
  *
  * Who may touch what: "owner" fields are the owner's alone: the owner is the thread whose inbox is in
  * `owner`, or, while that is NULL, whoever took the slab out of the shared pool or is disowning it.
@@ -95,9 +95,6 @@ HAK_INLINE bool link_is_end(uintptr_t decoded) {
 }
 #endif
 
-/* Blocks and links of one window agree in the bits from here up. */
-#define LINK_WINDOW_SHIFT 40
-
 /* In the low bits of what an end decodes to; it differs in two from a block. The others are a granule's. */
 enum { LINK_END = 3 };
 
@@ -115,13 +112,19 @@ HAK_INLINE uintptr_t block_link(uintptr_t block) {
 	return *(uintptr_t *)block;
 }
 
-/* The upper half of a word in memory. A program that has just written the first bytes of a block, an int or a
-   string, would make a processor that reads the whole word wait until that is in its cache. */
-HAK_INLINE uint32_t upper_half(uintptr_t word) {
-	enum { UPPER = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? sizeof(uintptr_t) / 2 : 0 };
-	typedef uint32_t __attribute__((may_alias)) half;
-	return *(const half *)(word + UPPER);
+/* The topmost bits of a word in memory. A program that has just written the first bytes of a block, an int or
+   a string, would make a processor that reads the whole word wait until that is in its cache. */
+HAK_INLINE uint16_t top_of_word(uintptr_t word) {
+	enum { TOP = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? sizeof(uintptr_t) - sizeof(uint16_t) : 0 };
+	typedef uint16_t __attribute__((may_alias)) top;
+	return *(const top *)(word + TOP);
 }
+
+/* Suspicious: may be on a free list, since its first word ends as links do. */
+HAK_INLINE bool block_looks_free(uintptr_t block) {
+	return top_of_word(block) == top_of_word((uintptr_t)&hak_key);
+}
+
 HAK_INLINE void block_set_link(uintptr_t block, uintptr_t link) {
 	*(uintptr_t *)block = link;
 }

@@ -9,6 +9,10 @@ HAK_LAST_IN_BSS struct pagemap_root hak_far;
 HAK_LAST_IN_BSS struct pagemap_leaf hak_near;
 uintptr_t hak_near_base;
 
+#define LEAF_BYTES (LEAF_GRANULES * GRANULE)
+/* Address space is handed out from the top down, but holes above the first mapping fill up later. */
+#define NEAR_ABOVE (LEAF_BYTES / 8)
+
 /* `lock` guards placing the window and making leaves; neither is ever undone. */
 static struct {
 	struct lock lock;

@@ -35,9 +35,6 @@
 #define GRANULE ((size_t)1 << GRANULE_SHIFT)
 #define LEAF_GRANULES 65536u
 #define ROOT_ENTRIES 65536u
-#define LEAF_BYTES (LEAF_GRANULES * GRANULE)
-/* Address space is handed out from the top down, but holes above the first mapping fill up later. */
-#define NEAR_ABOVE (LEAF_BYTES / 8)
 
 #define TAG_OWNER_SHIFT 10
 #define TAG_CODE_MASK ((1u << TAG_OWNER_SHIFT) - 1)
@@ -92,12 +89,6 @@ void pagemap_guard(void);
 #else
 #define PAGEMAP_LOAD(p) (*(p))
 #endif
-
-/* The first granule that was covered, once the window is placed. */
-HAK_INLINE uintptr_t pagemap_first(void) {
-	/* Relaxed: as in pagemap_near_index. */
-	return PAGEMAP_LOAD(&hak_near_base) + LEAF_BYTES - NEAR_ABOVE;
-}
 
 /* Index in the near leaf; LEAF_GRANULES or more: the address is far. */
 HAK_INLINE uintptr_t pagemap_near_index(uintptr_t addr) {
