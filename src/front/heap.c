@@ -23,7 +23,8 @@
 enum {
 	RECYCLED_TRIES = 4, /* ready slabs looked at for blocks that were in use before */
 	MANY_SWAPS = 8,     /* of bin and spare: worth a larger bin, */
-	SWAPPED_BLOCKS = 32, /* up to here: blocks that change places keep their slabs from being empty */
+	SWAPPED_BLOCKS = 32, /* up to here, or to that many bytes: blocks that change places keep their slabs from */
+	SWAPPED_BYTES = 8192, /* being empty */
 	GUARD_SLABS = 4 * SUPERSLAB_GRANULES, /* TINY_LARSON_GUARD: slabs a heap takes freely */
 	SHUFFLED = 8,       /* blocks carved at a time, at least, where their order is to be random */
 };
@@ -344,7 +345,8 @@ static void grow_after_overrun(struct heap *h, unsigned sc) {
 /* or if it changes places with the spare one all the time. */
 static void grow_after_swaps(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
-	if (hc->swaps < MANY_SWAPS || hc->capacity >= SWAPPED_BLOCKS)
+	size_t bytes = (size_t)hc->capacity * hak_size_classes[sc].size;
+	if (hc->swaps < MANY_SWAPS || (hc->capacity >= SWAPPED_BLOCKS && bytes >= SWAPPED_BYTES))
 		return;
 	hc->swaps = 0;
 	grow_bin(h, sc);

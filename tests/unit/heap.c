@@ -237,14 +237,19 @@ static void capacity_overrun_bin_grows(void **state)
 }
 
 /* As free does with a block that its bin has no room for. */
-static void free_here(uintptr_t block)
+static void free_in(unsigned sc, uintptr_t block)
 {
-	struct bin *b = &bins[SC];
+	struct bin *b = &bins[sc];
 
 	if (b->room <= 0)
-		heap_make_room(heap, SC);
+		heap_make_room(heap, sc);
 	b->room--;
 	bin_push(b, block);
+}
+
+static void free_here(uintptr_t block)
+{
+	free_in(SC, block);
 }
 
 /* In a static program the heap lies far from every slab. */
@@ -294,6 +299,28 @@ static void bin_and_spare_that_keep_changing_places_grow(void **state)
 	}
 	assert_in_range(rounds, 2, 50);
 	assert_true(heap->classes[SC].capacity > capacity);
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
+/* They keep few bytes from their slabs: a program that makes and frees a hundred at a time never leaves the
+   short way. */
+static void bin_of_smallest_blocks_grows_to_hold_a_batch(void **state)
+{
+	enum { SMALLEST = 1, BATCH = 100, ROUNDS = 50 };
+	uintptr_t batch[BATCH];
+	uint64_t overflows;
+
+	for (unsigned round = 0; round < 2 * ROUNDS; round++) {
+		if (round == ROUNDS)
+			overflows = heap->count.bin_overflow;
+		for (unsigned i = 0; i < BATCH; i++)
+			batch[i] = fixture_take(heap, SMALLEST);
+		for (unsigned i = 0; i < BATCH; i++)
+			free_in(SMALLEST, batch[i]);
+	}
+	assert_int_equal(heap->count.bin_overflow, overflows);
+	assert_in_range(heap->classes[SMALLEST].capacity, BATCH, 2 * BATCH);
 	heap_destroy_slabs(heap);
 	heap = heap_acquire(bins, false);
 }
@@ -450,6 +477,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(capacity_overrun_bin_grows, start, end),
 		cmocka_unit_test_setup_teardown(full_bin_becomes_spare_and_comes_back, start, end),
 		cmocka_unit_test_setup_teardown(bin_and_spare_that_keep_changing_places_grow, start, end),
+		cmocka_unit_test_setup_teardown(bin_of_smallest_blocks_grows_to_hold_a_batch, start, end),
 		cmocka_unit_test_setup_teardown(full_bin_with_spare_sends_older_blocks_home, start, end),
 		cmocka_unit_test_setup_teardown(tick_hides_bins, start, end),
 		cmocka_unit_test_setup_teardown(whole_list_set_aside_is_used_up_first, start, end),
