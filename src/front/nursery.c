@@ -10,6 +10,7 @@ enum {
 	MAX_SIZE = 4096,
 	CLASS_BYTES = 4096, /* of one class: one that needs more has use for a slab, which reuses blocks */
 	CLASS_BLOCKS = 64,  /* likewise */
+	CLASS_AGAIN = 64,   /* likewise: every free of a block from here takes the slow path */
 };
 
 struct nursery hak_nursery;
@@ -36,8 +37,28 @@ static bool may_take(unsigned sc, size_t size) {
 	return n == 0 || (n < CLASS_BLOCKS && n * size < CLASS_BYTES);
 }
 
+/* The block that was freed last, or NULL. */
+static void *take_again(unsigned sc, size_t size) {
+	/* Relaxed: a hint, which the flag decides on. */
+	uint32_t i = atomic_load_explicit(&hak_nursery.freed[sc], memory_order_relaxed);
+	_Atomic uint8_t *unit = &hak_nursery.unit[i];
+	/* Acquire: what the last holder wrote comes before what we and the next one write. */
+	if (atomic_load_explicit(unit, memory_order_acquire) != (sc | NURSERY_FREED_FLAG) ||
+	    hak_nursery.again[sc] == CLASS_AGAIN)
+		return NULL;
+	hak_nursery.again[sc]++;
+	void *p = (void *)(hak_nursery.base + i * NURSERY_UNIT);
+	memset(p, 0, size);
+	/* Relaxed: as below. */
+	atomic_store_explicit(unit, (uint8_t)sc, memory_order_relaxed);
+	return p;
+}
+
 void *nursery_alloc(unsigned sc) {
 	size_t size = hak_size_classes[sc].size;
+	void *p = take_again(sc, size);
+	if (p != NULL)
+		return p;
 	if (!may_take(sc, size))
 		return NULL;
 	if (hak_nursery.base == 0 && !make())
@@ -69,8 +90,12 @@ enum nursery_state nursery_find(uintptr_t addr, uintptr_t *blockp, unsigned *scp
 }
 
 bool nursery_free(uintptr_t block) {
-	_Atomic uint8_t *unit = &hak_nursery.unit[(block - hak_nursery.base) / NURSERY_UNIT];
-	/* Relaxed: the block is never handed out again, so nobody needs to see what its last holder
-	   wrote. Of two frees the exchange lets one win. */
-	return (atomic_fetch_or_explicit(unit, NURSERY_FREED_FLAG, memory_order_relaxed) & NURSERY_FREED_FLAG) == 0;
+	uint32_t i = (uint32_t)((block - hak_nursery.base) / NURSERY_UNIT);
+	/* Release: whom the block is handed to next writes after us. Of two frees one sees the class alone. */
+	uint8_t sc = atomic_fetch_or_explicit(&hak_nursery.unit[i], NURSERY_FREED_FLAG, memory_order_release);
+	if ((sc & NURSERY_FREED_FLAG) != 0)
+		return false;
+	/* Relaxed: a hint. */
+	atomic_store_explicit(&hak_nursery.freed[sc], (uint16_t)i, memory_order_relaxed);
+	return true;
 }

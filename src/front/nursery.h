@@ -4,14 +4,15 @@
  *
  * Most processes on a machine are small and short: one page per size class is most of what an
  * allocator would cost them. So the process's first heap serves a class that has no slab yet from
- * here, until NURSERY_BYTES are used up. A block is handed out once and never again; from then on
- * the class has slabs, and nothing of this is on any path.
+ * here, until NURSERY_BYTES are used up. Of each class the block that was freed last is handed out again, if
+ * it was not too often: a class of which a few blocks are live at a time never needs a page of its own, one
+ * that is busy has use for a slab. From then on nothing of this is on any path.
  *
  *   span      one granule, tag TAG_NURSERY: every free of such a block takes the slow path
  *   unit[]    a byte per 16 bytes: 0 inside a block or unused, else the class of the block that
  *             begins there, with NURSERY_FREED_FLAG once it was freed
  *
- * The first heap's thread alone allocates; any thread frees, by one atomic exchange of the byte.
+ * The first heap's thread alone allocates; any thread frees, by one atomic change of the byte.
  */
 #ifndef HAK_FRONT_NURSERY_H
 #define HAK_FRONT_NURSERY_H
@@ -31,6 +32,8 @@ struct nursery {
 	uintptr_t base; /* 0: not made yet */
 	uint32_t used;  /* bytes; the first heap's thread writes */
 	uint8_t taken[SC_COUNT]; /* blocks of each class; likewise */
+	uint8_t again[SC_COUNT]; /* how often freed ones were taken again; likewise */
+	_Atomic uint16_t freed[SC_COUNT]; /* unit where the one freed last begins, if its flag is still set */
 	_Atomic uint8_t unit[NURSERY_BYTES / NURSERY_UNIT];
 };
 extern HAK_HIDDEN struct nursery hak_nursery;

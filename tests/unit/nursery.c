@@ -2,6 +2,8 @@
 /* A process has one nursery and never gets it back, so the order of the cases matters. */
 #include "front/nursery.h"
 
+#include <string.h>
+
 #include "common.h"
 #include "space/pagemap.h"
 #include "space/superslab.h"
@@ -57,7 +59,39 @@ static void block_freed_once_is_freed(void **state)
 	assert_true(is_at(block, NURSERY_FREED, block, sc));
 	assert_true(is_at(block + 16, NURSERY_INSIDE, block, sc));
 	assert_false(nursery_free(block));
-	assert_true((uintptr_t)nursery_alloc(sc) == block + hak_size_classes[sc].size);
+}
+
+/* Of a class of which one is live at a time. */
+static void block_freed_is_handed_out_again_for_a_while(void **state)
+{
+	unsigned sc = sc_of(400), again = 0;
+	unsigned char *block = nursery_alloc(sc), *other = nursery_alloc(sc), *next;
+
+	for (;;) {
+		memset(block, 0xa5, hak_size_classes[sc].size);
+		assert_true(nursery_free((uintptr_t)block));
+		next = nursery_alloc(sc);
+		if (next != block)
+			break;
+		again++;
+		assert_true(is_at((uintptr_t)block, NURSERY_LIVE, (uintptr_t)block, sc));
+		for (size_t i = 0; i < hak_size_classes[sc].size; i++)
+			assert_int_equal(block[i], 0);
+	}
+	assert_in_range(again, 8, 255);
+	assert_true(is_at((uintptr_t)block, NURSERY_FREED, (uintptr_t)block, sc));
+	assert_true(is_at((uintptr_t)other, NURSERY_LIVE, (uintptr_t)other, sc));
+	assert_ptr_not_equal(next, other);
+}
+
+static void block_of_another_class_is_not_handed_out(void **state)
+{
+	unsigned sc = sc_of(300), other = sc_of(350);
+	uintptr_t block = (uintptr_t)nursery_alloc(sc);
+
+	assert_true(nursery_free(block));
+	assert_true((uintptr_t)nursery_alloc(other) != block);
+	assert_true((uintptr_t)nursery_alloc(sc) == block);
 }
 
 /* A class that needs many blocks, or frees them again and again, has use for a slab. */
@@ -119,6 +153,8 @@ int main(void)
 		cmocka_unit_test(nursery_unused_costs_nothing),
 		cmocka_unit_test(blocks_of_any_class_lie_side_by_side),
 		cmocka_unit_test(block_freed_once_is_freed),
+		cmocka_unit_test(block_freed_is_handed_out_again_for_a_while),
+		cmocka_unit_test(block_of_another_class_is_not_handed_out),
 		cmocka_unit_test(class_served_a_while_is_refused),
 		cmocka_unit_test(address_behind_last_block_unused),
 		cmocka_unit_test(block_freed_by_several_threads_one_wins),
