@@ -16,8 +16,8 @@
 #define HAK_INLINE static inline __attribute__((always_inline))
 /* Ours alone, and the compiler may know: -fvisibility=hidden says so of definitions only. */
 #define HAK_HIDDEN __attribute__((visibility("hidden")))
-/* For the two large, hardly touched arrays: the linker puts common symbols behind all other data, so
-   that the small variables share a page or two. */
+/* For large arrays and what small processes never touch: the linker puts common symbols behind all other data,
+   so that the small variables share a page or two. */
 #define HAK_LAST_IN_BSS __attribute__((common))
 #define HAK_EXPORT __attribute__((visibility("default")))
 /* Reads what others write without order, for a guess: race detectors are not to mind. */

@@ -13,14 +13,16 @@
 static uint64_t descriptor;
 
 /* Under `lock`, and static for the sake of signal handlers on small stacks. Nothing here is kept. */
-static struct {
+struct stats_work {
 	struct lock lock;
 	bool waits; /* its holder, for other locks */
 	struct reading reading;
 	struct hak_stats stats;
 	struct reading_heap heap;
 	struct reading_room room;
-} work;
+};
+extern HAK_HIDDEN struct stats_work hak_stats_work;
+HAK_LAST_IN_BSS struct stats_work hak_stats_work;
 
 HAK_EVERYDAY void stats_init(const void *at) {
 	descriptor = (uintptr_t)at;
@@ -41,42 +43,42 @@ HAK_GUESS static bool copy_self(void *arg, uint64_t from, void *to, size_t size)
 }
 
 struct lock *stats_lock(void) {
-	return &work.lock;
+	return &hak_stats_work.lock;
 }
 
 /* `wait`: for the lock that keeps the bins of other threads from going away. */
 static void hold_bins(bool wait) {
 	if (wait)
 		lock_acquire(heap_registry_lock());
-	work.reading.without_bins = !wait && !lock_try(heap_registry_lock());
+	hak_stats_work.reading.without_bins = !wait && !lock_try(heap_registry_lock());
 }
 
 static void let_bins_go(void) {
-	if (!work.reading.without_bins)
+	if (!hak_stats_work.reading.without_bins)
 		lock_release(heap_registry_lock());
 }
 
 const struct hak_stats *stats_take(bool wait) {
 	if (wait)
-		lock_acquire(&work.lock);
-	else if (!lock_try(&work.lock))
+		lock_acquire(&hak_stats_work.lock);
+	else if (!lock_try(&hak_stats_work.lock))
 		return NULL;
-	struct hak_stats *st = &work.stats;
+	struct hak_stats *st = &hak_stats_work.stats;
 	memset(st, 0, sizeof *st);
 	st->size = sizeof *st;
-	work.reading.copy = copy_self;
-	work.reading.room = &work.room;
-	work.waits = wait;
-	if (reading_open(&work.reading, descriptor) != READING_OK)
+	hak_stats_work.reading.copy = copy_self;
+	hak_stats_work.reading.room = &hak_stats_work.room;
+	hak_stats_work.waits = wait;
+	if (reading_open(&hak_stats_work.reading, descriptor) != READING_OK)
 		return st;
 	hold_bins(wait);
-	reading_stats(&work.reading, st);
+	reading_stats(&hak_stats_work.reading, st);
 	let_bins_go();
 	return st;
 }
 
 void stats_put_back(void) {
-	lock_release(&work.lock);
+	lock_release(&hak_stats_work.lock);
 }
 
 /* ---- heap by heap ---- */
@@ -92,26 +94,26 @@ static void each_heap(void *arg, const struct reading_heap *h) {
 	const struct heap_writer *w = arg;
 	let_bins_go();
 	w->write(h, w->put, w->arg);
-	hold_bins(work.waits);
+	hold_bins(hak_stats_work.waits);
 }
 
 static void write_heaps(struct heap_writer *w) {
-	if (work.stats.heaps == 0)
+	if (hak_stats_work.stats.heaps == 0)
 		return;
-	hold_bins(work.waits);
-	reading_heaps(&work.reading, &work.heap, each_heap, w);
+	hold_bins(hak_stats_work.waits);
+	reading_heaps(&hak_stats_work.reading, &hak_stats_work.heap, each_heap, w);
 	let_bins_go();
 }
 
 void stats_write_text(bool warm, put_fn *put, void *arg) {
-	write_text(&work.stats, warm, put, arg);
+	write_text(&hak_stats_work.stats, warm, put, arg);
 	put(arg, "heaps\n", 6);
 	write_text_heaps(put, arg);
 	write_heaps(&(struct heap_writer){ put, arg, write_text_heap });
 }
 
 void stats_write_json(put_fn *put, void *arg) {
-	write_json_open(&work.stats, put, arg);
+	write_json_open(&hak_stats_work.stats, put, arg);
 	write_heaps(&(struct heap_writer){ put, arg, write_json_heap });
 	write_json_close(put, arg);
 	put(arg, "\n", 1);

@@ -3,7 +3,7 @@
 
 #include "build_options.h"
 
-struct pool hak_pools[SC_COUNT];
+HAK_LAST_IN_BSS struct pool hak_pools[SC_COUNT];
 
 /* Takes the lock. */
 static void enter(struct pool *p) {
