@@ -28,10 +28,24 @@ static bool is_in_any_inbox(const struct slab *s) {
 static void forget_free_blocks(struct slab *s) {
 	s->free = slab_end(s);
 	s->free_count = 0;
-	if (slab_mosaic(s) != NULL)
+	if (slab_mosaic(s) != NULL) {
 		mosaic_seal(s);
-	else
-		s->carved = s->used = s->capacity;
+	} else {
+		s->carved = s->capacity = hak_size_classes[s->sc].capacity;
+		s->used = (uint16_t)(s->capacity - slab_reserved(s));
+	}
+}
+
+/* A slab without an owner or a list that is not what the page map or its own numbers say was being made or
+   deleted by a thread that is gone. Nobody has a block of it. */
+static void forget_unfinished(struct slab *s, void *arg) {
+	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != NULL || word != 0 || list_is_linked(&s->pool_link))
+		return;
+	struct pagemap_entry e = pagemap_lookup(s->base);
+	bool whole = slab_mosaic(s) != NULL || s->used + s->free_count + slab_reserved(s) == s->carved;
+	if (e.desc != s || e.tag >> TAG_OWNER_SHIFT != 0 || !whole)
+		slab_forget(s);
 }
 
 /* The heap's thread was stopped inside a slow path: its lists cannot be trusted, so its free blocks
@@ -83,6 +97,7 @@ static void retire_broken(struct heap *h) {
 	quarantine_forget(h);
 	memset(h->classes, 0, sizeof h->classes);
 	memset(h->holes, 0, sizeof h->holes);
+	h->slabs = 0;
 	h->outbox = (struct outbox){ 0 };
 	h->pocket = (struct pocket){ 0 }; /* its pieces stay freed, kept, and nobody's */
 	h->bins = NULL;
@@ -115,6 +130,7 @@ void heap_repair_after_fork(struct heap *mine) {
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine) && h->busy)
 			retire_broken(h);
+	slab_for_each(forget_unfinished, NULL);
 	slab_for_each(route_lost, NULL);
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine))

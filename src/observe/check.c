@@ -52,6 +52,18 @@ static void expect(struct checker *c, bool holds, const char *what, const void *
 
 /* ---- slabs ---- */
 
+static bool holes_are_known(const struct mosaic *m) {
+	unsigned first = 0; /* of the hole that may lie here */
+	for (unsigned unit = 0; unit < MOSAIC_UNITS; unit++) {
+		unsigned length = unit + 1 - first;
+		if ((m->used[unit / 64] >> unit % 64 & 1) != 0)
+			first = unit + 1;
+		else if (length > m->largest || length > m->longest[first / 64])
+			return false;
+	}
+	return true;
+}
+
 static void check_mosaic(struct checker *c, const struct slab *s, const struct mosaic *m) {
 	unsigned blocks = 0, units = 0, used_units = 0;
 	for (uintptr_t off = 0; off < GRANULE; off += (uintptr_t)1 << MOSAIC_UNIT_SHIFT) {
@@ -62,9 +74,9 @@ static void check_mosaic(struct checker *c, const struct slab *s, const struct m
 	for (size_t i = 0; i < sizeof m->used / sizeof *m->used; i++)
 		used_units += (unsigned)__builtin_popcountll(m->used[i]);
 	expect(c, blocks == s->used, "a mosaic has not as many blocks as it says", (void *)s->base);
-	/* A fork child takes the holes of a mosaic that it cannot trust for used (mosaic_seal). */
-	expect(c, used_units == MOSAIC_UNITS || units == used_units, "a mosaic's blocks and holes overlap",
+	expect(c, m->sealed ? units <= used_units : units == used_units, "a mosaic's blocks and holes overlap",
 	       (void *)s->base);
+	expect(c, holes_are_known(m), "a mosaic has a longer hole than it knows", (void *)s->base);
 	expect(c, s->free_count + used_units == MOSAIC_UNITS, "a mosaic's holes are miscounted", (void *)s->base);
 }
 

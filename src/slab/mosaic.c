@@ -314,6 +314,7 @@ void mosaic_seal(struct slab *s) {
 	memset(m->used, 0xff, sizeof m->used);
 	memset(m->longest, 0, sizeof m->longest);
 	m->largest = m->list = 0;
+	m->sealed = true;
 	s->free_count = 0;
 	s->used = (uint16_t)held;
 }

@@ -54,6 +54,7 @@ struct mosaic {
 	uint16_t largest;        /* no hole has more units */
 	uint8_t next;            /* word of `used` in which the search for holes goes on */
 	uint8_t list;            /* of the owner's heap that it is in, by `largest`, + 1; 0: in none */
+	bool sealed;             /* mosaic_seal: what were holes then counts as used */
 	struct list_node unused; /* no slab's: under the lock */
 	uint8_t begins[MOSAIC_UNITS / MOSAIC_CELL_UNITS]; /* class << 1 | unit in the cell, and MOSAIC_FREED;
 	                                                     0: none begins */

@@ -167,6 +167,12 @@ void slab_delete(struct slab *s) {
 		span_free(&span, touched);
 }
 
+void slab_forget(struct slab *s) {
+	if (pagemap_lookup(s->base).desc == s)
+		pagemap_set(s->base, 1, TAG_FREE, NULL);
+	put_descriptor(s);
+}
+
 void slab_set_tag(struct slab *s, uint32_t owner_tag) {
 	uint32_t code = slab_mosaic(s) != NULL ? TAG_MOSAIC : (uint32_t)s->sc << SC_CODE_SHIFT;
 	pagemap_set(s->base, 1, owner_tag | code, s);

@@ -137,6 +137,10 @@ struct slab *slab_new(unsigned sc);
    and no queue. */
 void slab_delete(struct slab *s);
 
+/* In a fork child, of a slab that was being made or deleted by a thread that is gone: frees the descriptor. The
+   granule is lost. */
+void slab_forget(struct slab *s);
+
 /* Says in the page map whose slab it is: `owner_tag` is a heap's tag, 0 for nobody. */
 void slab_set_tag(struct slab *s, uint32_t owner_tag);
 
