@@ -153,14 +153,15 @@ void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty) {
 	superslab_refile(ss);
 }
 
-/* Huge pages or none for what was just mapped. The first touch of a SuperSlab costs 2 MiB where the system hands
-   them out unasked; with a granule apart no huge page fits, and madvise stays for larger heaps (sandboxes). */
+/* Huge pages or none for what was just mapped. Where the system hands them out unasked the first touch of a small
+   heap would cost 2 MiB, and roomy spans their unused pages; with a granule apart no huge page fits, and madvise
+   stays for larger heaps (sandboxes). */
 static bool choose_pages(const struct kind *kind, uintptr_t base, size_t n) {
 	if (kind == &space.huge) {
 		os_advise_huge((void *)base, n * SUPERSLAB, true);
-	} else if (hak_settings.thp == THP_NEVER && hak_space.superslabs >= HUGE_AFTER) {
+	} else if (hak_settings.thp != THP_ALWAYS && hak_space.superslabs >= HUGE_AFTER) {
 		os_advise_huge((void *)base, n * SUPERSLAB, false);
-	} else if (hak_settings.thp != THP_ALWAYS && hak_space.superslabs < HUGE_AFTER) {
+	} else if (hak_settings.thp != THP_ALWAYS) {
 		for (uintptr_t end = base + n * SUPERSLAB; base < end; base += SUPERSLAB)
 			if (!os_map_apart((void *)(base + SUPERSLAB - GRANULE), GRANULE))
 				return false;

@@ -4,6 +4,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/settings.h"
 #include "common.h"
@@ -162,6 +164,42 @@ static void huge_page_fits_in_large_heaps_alone(void **state)
 		span_free(&spans[i], 0);
 }
 
+/* Is the system told to put no huge page there? */
+static bool is_advised_against(uintptr_t base)
+{
+	FILE *smaps = fopen("/proc/self/smaps", "r");
+	char line[512];
+	uintptr_t start, end;
+	bool here = false, found = false;
+
+	assert_non_null(smaps);
+	while (fgets(line, sizeof line, smaps) != NULL)
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &start, &end) == 2)
+			here = start <= base && base < end;
+		else if (here && strncmp(line, "VmFlags:", 8) == 0)
+			found = strstr(line, " nh") != NULL;
+	fclose(smaps);
+	return found;
+}
+
+/* Nor may the system put one there unasked: what leaves pages unused would be resident as a whole. */
+static void huge_page_never_fits_roomy_spans(void **state)
+{
+	enum { DENSE = 20, ROOMY = 12 };
+	static struct span spans[DENSE + ROOMY];
+
+	if (!mappings_stay_apart() || access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
+		skip();
+	for (unsigned i = 0; i < DENSE; i++)
+		spans[i] = take(SUPERSLAB_GRANULES);
+	for (unsigned i = DENSE; i < DENSE + ROOMY; i++) {
+		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_ROOMY, &spans[i]));
+		assert_true(!is_in_one_mapping(spans[i].ss->base) || is_advised_against(spans[i].ss->base));
+	}
+	for (unsigned i = 0; i < DENSE + ROOMY; i++)
+		span_free(&spans[i], 0);
+}
+
 static void huge_page_fits_if_asked_for(void **state)
 {
 	struct span span;
@@ -210,6 +248,7 @@ int main(void)
 		cmocka_unit_test_setup(touched_part_alone_is_dirty, start_empty),
 		cmocka_unit_test_setup(released_superslab_is_nobodys, start_empty),
 		cmocka_unit_test_setup(huge_page_fits_in_large_heaps_alone, start_empty),
+		cmocka_unit_test_setup(huge_page_never_fits_roomy_spans, start_empty),
 		cmocka_unit_test_setup(huge_page_fits_if_asked_for, start_empty),
 		cmocka_unit_test_setup(rebuild_files_everything_again, start_empty),
 	};
