@@ -281,10 +281,10 @@ static unsigned free_nursery(uintptr_t addr) {
 	size_t size;
 	if (!misuse_check_nursery(OP_FREE, addr, &size))
 		return 0;
+	if (secure_is_on()) /* before it is freed: from then on it may be another's */
+		memset((void *)addr, 0, size);
 	if (!nursery_free(addr))
 		misuse_freed(OP_FREE, addr, size);
-	else if (secure_is_on())
-		memset((void *)addr, 0, size);
 	return sc_of(size);
 }
 

@@ -5,8 +5,8 @@
  * Most processes on a machine are small and short: one page per size class is most of what an
  * allocator would cost them. So the process's first heap serves a class that has no slab yet from
  * here, until NURSERY_BYTES are used up. Of each class the block that was freed last is handed out again, if
- * it was not too often: a class of which a few blocks are live at a time never needs a page of its own, one
- * that is busy has use for a slab. From then on nothing of this is on any path.
+ * that was not too often: a class of which one block after another is live needs no page of its own, one that is
+ * busy has use for a slab. From then on nothing of this is on any path.
  *
  *   span      one granule, tag TAG_NURSERY: every free of such a block takes the slow path
  *   unit[]    a byte per 16 bytes: 0 inside a block or unused, else the class of the block that
