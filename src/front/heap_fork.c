@@ -36,16 +36,21 @@ static void forget_free_blocks(struct slab *s) {
 	}
 }
 
-/* A slab without an owner or a list that is not what the page map or its own numbers say was being made or
-   deleted by a thread that is gone. Nobody has a block of it. */
-static void forget_unfinished(struct slab *s, void *arg) {
+/* A slab without an owner that is in no queue, and that the page map does not know or says is somebody's, or whose
+   numbers do not add up, was being made or deleted by a thread that is gone. */
+static void settle_unfinished(struct slab *s, void *arg) {
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
 	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != NULL || word != 0 || list_is_linked(&s->pool_link))
 		return;
 	struct pagemap_entry e = pagemap_lookup(s->base);
-	bool whole = slab_mosaic(s) != NULL || s->used + s->free_count + slab_reserved(s) == s->carved;
-	if (e.desc != s || e.tag >> TAG_OWNER_SHIFT != 0 || !whole)
-		slab_forget(s);
+	if (e.desc != s) {
+		slab_forget(s); /* nobody has a block of it */
+		return;
+	}
+	if (e.tag >> TAG_OWNER_SHIFT != 0)
+		slab_set_tag(s, 0);
+	if (slab_mosaic(s) == NULL && s->used + s->free_count + slab_reserved(s) != s->carved)
+		forget_free_blocks(s);
 }
 
 /* The heap's thread was stopped inside a slow path: its lists cannot be trusted, so its free blocks
@@ -130,7 +135,7 @@ void heap_repair_after_fork(struct heap *mine) {
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine) && h->busy)
 			retire_broken(h);
-	slab_for_each(forget_unfinished, NULL);
+	slab_for_each(settle_unfinished, NULL);
 	slab_for_each(route_lost, NULL);
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine))

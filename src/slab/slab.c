@@ -168,8 +168,6 @@ void slab_delete(struct slab *s) {
 }
 
 void slab_forget(struct slab *s) {
-	if (pagemap_lookup(s->base).desc == s)
-		pagemap_set(s->base, 1, TAG_FREE, NULL);
 	put_descriptor(s);
 }
 

@@ -137,8 +137,8 @@ struct slab *slab_new(unsigned sc);
    and no queue. */
 void slab_delete(struct slab *s);
 
-/* In a fork child, of a slab that was being made or deleted by a thread that is gone: frees the descriptor. The
-   granule is lost. */
+/* In a fork child, of a slab that was being made or deleted by a thread that is gone, and that the page map does not
+   know: frees the descriptor. Granule and mosaic are lost. */
 void slab_forget(struct slab *s);
 
 /* Says in the page map whose slab it is: `owner_tag` is a heap's tag, 0 for nobody. */
