@@ -134,7 +134,7 @@ void heap_retire(struct heap *h);
 /* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
    it would not look like a link. */
 HAK_INLINE uintptr_t heap_bin_end(void) {
-	return link_encode(LINK_END);
+	return link_encode(hak_bin_end);
 }
 
 /* Whoever calls has taken what was in the bin. */

@@ -11,6 +11,7 @@
 #include "space/pagemap.h"
 
 uintptr_t hak_key = 1;
+uintptr_t hak_bin_end = LINK_END;
 #if defined(__x86_64__)
 uintptr_t hak_no_block = 0xffff80000000000f;
 #endif
@@ -38,13 +39,13 @@ struct lock *slab_lock(void) {
 	return &slabs.lock;
 }
 
-/* Odd: see hak_key. The top bits are set so that no link looks like a pointer, a small number of
-   either sign, or text: 0x8000..0xbfff is neither canonical nor ASCII nor all ones. The top bytes differ: nor
-   does it look like one byte repeated. */
+/* Odd: see hak_key. The topmost byte is 0x80 to 0x9f and the next one less, so that no link looks like a pointer, a
+   small number of either sign, a floating-point number that is not next to nothing, ASCII, UTF-8, or one byte
+   repeated. */
 void key_init(const uint64_t random[2]) {
 	uint64_t k = random[0] ^ (random[1] << 7 | random[1] >> 57);
-	k &= 0x3ffeffffffffffff;
-	hak_key = (uintptr_t)(k | (~k >> 8 & 1ull << 48) | 0x8000000000000001);
+	hak_key = (uintptr_t)((k & 0x1f7fffffffffffff) | 0x8000000000000001);
+	hak_bin_end = (uintptr_t)(random[1] & 0x7fffffff0000) | LINK_END;
 }
 
 static struct slab *take_descriptor_locked(void) {

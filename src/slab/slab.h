@@ -15,8 +15,8 @@
  * A free block's first word is its *link*: the address of the next free block XOR a per-process key.
  * The last link decodes to what is no address of a block, but near the slab (slab_end), so "no more" is one
  * test, and no address has bits at the top, so there every link of a free block is the key. That is what
- * free looks for to find a block freed twice; the key's top bits make sure that numbers, pointers and text
- * never look so (see key_init). Such a word in place of a link ends the list, too: where lists end they are
+ * free looks for to find a block freed twice; the key's top bits are such that common numbers, pointers and text
+ * never look so (see key_init), and anything else does in one process of 4096. Such a word in place of a link ends the list, too: where lists end they are
  * asked whether that was their end (front/misuse.h).
  *
  * Who may touch what: "owner" fields are the owner's alone: the owner is the thread whose inbox is in
@@ -97,6 +97,10 @@ HAK_INLINE bool link_is_end(uintptr_t decoded) {
 
 /* In the low bits of what an end decodes to; it differs in two from a block. The others are a granule's. */
 enum { LINK_END = 3 };
+
+/* What the end of an empty bin decodes to: no number that is known, because it is stored in the first block that is
+   pushed there, and whoever reads a freed block must not learn the key. */
+extern HAK_HIDDEN uintptr_t hak_bin_end;
 
 /* The link that ends lists of this slab's blocks. */
 HAK_INLINE uintptr_t slab_end(const struct slab *s) {

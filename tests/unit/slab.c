@@ -20,15 +20,18 @@ static int start_empty(void **state)
 
 static void key_any_random_words_odd_and_far_from_data(void **state)
 {
-	uintptr_t key = hak_key;
+	uintptr_t key = hak_key, end = hak_bin_end;
 	uint64_t seed = 9;
 
 	for (int i = 0; i < 1000; i++) {
 		uint64_t random[2] = {next_random(&seed), next_random(&seed)};
 		key_init(random);
 		assert_int_equal(hak_key & 1, 1);
-		assert_int_equal(hak_key >> 62, 2);
-		assert_int_not_equal(hak_key >> 56, hak_key >> 48 & 0xff);
+		assert_int_equal(hak_key >> 61, 4);
+		assert_int_equal(hak_key >> 55 & 1, 0);
+		assert_true(link_is_our_end(hak_bin_end) && link_is_end(hak_bin_end));
+		assert_int_not_equal(hak_bin_end, end);
+		end = hak_bin_end;
 		assert_true(link_decode(link_encode(key)) == key);
 	}
 	hak_key = key;
@@ -74,6 +77,7 @@ static void word_of_a_program_is_an_end_but_not_ours(void **state)
 {
 	static const uintptr_t words[] = {0, 1, 2, 8, 11, 16, 43, 1 << 20, UINTPTR_MAX, UINTPTR_MAX - 15, 0xdeadbeef,
 		0x4141414141414141, 0x6e696d616a6e6542, 0xdeadbeefdeadbeef, 0x7ff0000000000000, 0x3ff0000000000000,
+		0xbff0000000000000, 0xbfe0000000000000, 0xa9c3a9c3a9c3a9c3, 0x80d181d182d183d1, 0x8c96b8e5958ce4b8,
 		(uintptr_t)&words, (uintptr_t)&words + 1};
 	uintptr_t key = hak_key;
 	uint64_t seed = 9;
