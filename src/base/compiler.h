@@ -16,7 +16,7 @@
 #define HAK_INLINE static inline __attribute__((always_inline))
 /* Ours alone, and the compiler may know: -fvisibility=hidden says so of definitions only. */
 #define HAK_HIDDEN __attribute__((visibility("hidden")))
-/* For large arrays and what small processes never touch: the linker puts common symbols behind all other data,
+/* For large arrays and what small processes do not write to: the linker puts common symbols behind all other data,
    so that the small variables share a page or two. */
 #define HAK_LAST_IN_BSS __attribute__((common))
 #define HAK_EXPORT __attribute__((visibility("default")))
