@@ -23,8 +23,8 @@
 enum {
 	RECYCLED_TRIES = 4, /* ready slabs looked at for blocks that were in use before */
 	MANY_SWAPS = 8,     /* of bin and spare: worth a larger bin, */
-	SWAPPED_BLOCKS = 32, /* up to here, or to that many bytes: blocks that change places keep their slabs from */
-	SWAPPED_BYTES = 8192, /* being empty */
+	SWAPPED_BLOCKS = 32, /* up to here, or to */
+	SWAPPED_BYTES = 8192, /* here: blocks that change places keep their slabs from being empty */
 	GUARD_SLABS = 4 * SUPERSLAB_GRANULES, /* TINY_LARSON_GUARD: slabs a heap takes freely */
 	SHUFFLED = 8,       /* blocks carved at a time, at least, where their order is to be random */
 };
