@@ -41,17 +41,15 @@ static bool may_take(unsigned sc, size_t size) {
 static void *take_again(unsigned sc, size_t size) {
 	/* Relaxed: a hint, which the flag decides on. */
 	uint32_t i = atomic_load_explicit(&hak_nursery.freed[sc], memory_order_relaxed);
-	_Atomic uint8_t *unit = &hak_nursery.unit[i];
+	uint8_t freed = (uint8_t)(sc | NURSERY_FREED_FLAG);
+	if (hak_nursery.again[sc] == CLASS_AGAIN)
+		return NULL;
 	/* Acquire: what the last holder wrote comes before what we and the next one write. */
-	if (atomic_load_explicit(unit, memory_order_acquire) != (sc | NURSERY_FREED_FLAG) ||
-	    hak_nursery.again[sc] == CLASS_AGAIN)
+	if (!atomic_compare_exchange_strong_explicit(&hak_nursery.unit[i], &freed, (uint8_t)sc,
+	                                             memory_order_acquire, memory_order_relaxed))
 		return NULL;
 	hak_nursery.again[sc]++;
-	void *p = (void *)(hak_nursery.base + i * NURSERY_UNIT);
-	memset(p, 0, size);
-	/* Relaxed: as below. */
-	atomic_store_explicit(unit, (uint8_t)sc, memory_order_relaxed);
-	return p;
+	return memset((void *)(hak_nursery.base + i * NURSERY_UNIT), 0, size);
 }
 
 void *nursery_alloc(unsigned sc) {

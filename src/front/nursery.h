@@ -33,7 +33,7 @@ struct nursery {
 	uint32_t used;  /* bytes; the first heap's thread writes */
 	uint8_t taken[SC_COUNT]; /* blocks of each class; likewise */
 	uint8_t again[SC_COUNT]; /* how often freed ones were taken again; likewise */
-	_Atomic uint16_t freed[SC_COUNT]; /* unit where the one freed last begins, if its flag is still set */
+	_Atomic uint16_t freed[SC_COUNT]; /* unit where the one freed last begins: a hint, its flag decides */
 	_Atomic uint8_t unit[NURSERY_BYTES / NURSERY_UNIT];
 };
 extern HAK_HIDDEN struct nursery hak_nursery;
