@@ -49,7 +49,7 @@ static void settle_unfinished(struct slab *s, void *arg) {
 	}
 	if (e.tag >> TAG_OWNER_SHIFT != 0)
 		slab_set_tag(s, 0);
-	if (slab_mosaic(s) == NULL && s->used + s->free_count + slab_reserved(s) != s->carved)
+	if (slab_mosaic(s) == NULL && !slab_adds_up(s))
 		forget_free_blocks(s);
 }
 

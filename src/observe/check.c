@@ -84,8 +84,7 @@ static void check_plain(struct checker *c, const struct slab *s) {
 	const struct size_class *class = &hak_size_classes[s->sc];
 	expect(c, s->block_size == class->size && s->capacity == class->capacity,
 	       "a slab is not as its class says", (void *)s->base);
-	expect(c, s->carved <= s->capacity && s->used + s->free_count + slab_reserved(s) == s->carved,
-	       "a slab's blocks do not add up", (void *)s->base);
+	expect(c, slab_adds_up(s), "a slab's blocks do not add up", (void *)s->base);
 }
 
 /* The heap whose inbox this is; NULL: none. */

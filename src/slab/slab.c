@@ -39,9 +39,9 @@ struct lock *slab_lock(void) {
 	return &slabs.lock;
 }
 
-/* Odd: see hak_key. The topmost byte is 0x80 to 0x9f and the next one less, so that no link looks like a pointer, a
-   small number of either sign, a floating-point number that is not next to nothing, ASCII, UTF-8, or one byte
-   repeated. */
+/* Odd: see hak_key. The topmost byte is 0x80 to 0x9f and the next one below 0x80, so that no link looks like a
+   pointer, a small number of either sign, a floating-point number that is not next to nothing, ASCII, UTF-8, or one
+   byte repeated. */
 void key_init(const uint64_t random[2]) {
 	uint64_t k = random[0] ^ (random[1] << 7 | random[1] >> 57);
 	hak_key = (uintptr_t)((k & 0x1f7fffffffffffff) | 0x8000000000000001);

@@ -175,6 +175,11 @@ HAK_INLINE unsigned slab_reserved(const struct slab *s) {
 	return s->reserved;
 }
 
+/* Do the numbers of a slab that is no mosaic add up? */
+HAK_INLINE bool slab_adds_up(const struct slab *s) {
+	return s->carved <= s->capacity && s->used + s->free_count + slab_reserved(s) == s->carved;
+}
+
 /* slab_has_block for a slab that is no mosaic. */
 HAK_INLINE bool slab_has_own_block(const struct slab *s, uintptr_t addr) {
 	uintptr_t off = addr - s->base;

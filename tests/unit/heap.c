@@ -252,7 +252,7 @@ static void free_here(uintptr_t block)
 	free_in(SC, block);
 }
 
-/* In a static program the heap lies far from every slab. */
+/* What is stored in it is the bin's end, which leads to no slab. */
 static void block_freed_into_emptied_bin_looks_free(void **state)
 {
 	take(0, 1);
