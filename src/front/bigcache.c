@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/background.h"
+#include "front/pocket.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/pagemap.h"
@@ -102,14 +103,14 @@ static void add(struct large *l) {
 	count_kept((ptrdiff_t)l->span.granules);
 	l->freed_ms = cache.now_ms;
 	l->generation = cache.generation;
-	l->kept = true;
+	large_set_keeper(l, KEPT_BIGCACHE);
 }
 
 static void take_out(struct large *l) {
 	unbin(l);
 	queue_remove(&cache.age, &l->age_link);
 	count_kept(-(ptrdiff_t)l->span.granules);
-	l->kept = false;
+	large_set_keeper(l, KEPT_NOT);
 }
 
 /* The first bin from `b` on that is not empty, or BINS. */
@@ -175,8 +176,7 @@ static void touch(struct large *l) {
 static struct large *kept_at(uintptr_t addr) {
 	struct pagemap_entry e = pagemap_lookup_steady(addr);
 	struct large *l = e.tag == TAG_LARGE_CACHED || e.tag == TAG_LARGE ? e.desc : NULL;
-	/* `kept` of a piece of a SuperSlab is its heap's. */
-	if (l == NULL || l->span.ss != NULL || !l->kept || l->generation != cache.generation)
+	if (l == NULL || large_keeper(l) != KEPT_BIGCACHE || l->generation != cache.generation)
 		return NULL;
 	return addr >= base_of(l) && addr < end_of(l) ? l : NULL;
 }
@@ -278,10 +278,12 @@ HAK_EVERYDAY void bigcache_init(void) {
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
-	size_t live = space_big() * GRANULE;
-	size_t most = max_size(FLOOR << cache.regret, min_size(live / 4 << cache.regret, live));
-	if (hak_settings.bigcache_max != BIGCACHE_AUTO)
-		return min_size(most, hak_settings.bigcache_max) / GRANULE;
+	/* A part of what lives, and of what is set: pockets keep theirs of it. */
+	size_t live = space_big() * GRANULE, part = min_size(live / 4 << cache.regret, live);
+	size_t pockets = pocket_reserve() * GRANULE, max = hak_settings.bigcache_max;
+	size_t most = max_size(FLOOR << cache.regret, part - min_size(pockets, part));
+	if (max != BIGCACHE_AUTO)
+		return min_size(most, max - min_size(pockets, max)) / GRANULE;
 	if (most > FLOOR << REGRET_MAX)
 		most = max_size(FLOOR << REGRET_MAX, min_size(most, cache.automatic_max));
 	return most / GRANULE;
@@ -426,7 +428,7 @@ void bigcache_tick(void) {
 
 static const char *check_one(const struct large *l) {
 	unsigned b = bin_of(l->span.granules);
-	if (!l->kept || atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE)
+	if (large_keeper(l) != KEPT_BIGCACHE || atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE)
 		return "BigCache keeps a span that is not free";
 	if (!list_is_linked(&l->bin_link) || *l->bin_link.pprev != &l->bin_link ||
 	    (cache.nonempty[b / 64] >> b % 64 & 1) == 0)

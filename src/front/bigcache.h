@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * BigCache: freed spans of 512 KiB and more, kept for the next request. (Shorter ones: front/pocket.h.)
+ * BigCache: freed spans of 512 KiB and more, kept for the next request. (Shorter pieces, and a heap's own few:
+ * front/pocket.h.)
  *
  * A freed span waits as it is. A request takes one that is at most half too long, whole: then not a tag
  * changes, and its pages are used where they were used before. Failing that it cuts what it needs
@@ -8,7 +9,7 @@
  * the dirty memory serves any size, and little of it is enough. Spans are binned by granules: one bin per
  * count up to EXACT, then eight per doubling.
  *
- * What is kept is bounded in bytes (an allowance that follows the live bytes, under
+ * What is kept is bounded in bytes (an allowance that follows the live bytes, less what pockets may keep, under
  * HAKMEM_BIGCACHE_MAX) and in age (the purge delay): the oldest goes first, back to the system.
  *
  * Tags of a kept span: all TAG_LARGE as when it was live (`untouched`); or, once it was cut or joined, its

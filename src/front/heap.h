@@ -98,7 +98,6 @@ struct heap {
 	struct warm_counters warm[SC_BANDS];
 	struct ops *ops;         /* NULL: operations are not counted */
 	struct outbox outbox;
-	struct pocket pocket;
 	struct sampling *sampling; /* NULL: not sampling; front/sampling.h */
 	struct sampling *sampling_memory; /* NULL: never did */
 	uint32_t sampling_seen;  /* generation of the switch that the thread follows */
@@ -109,6 +108,7 @@ struct heap {
 	uint8_t sparse_class;    /* where the search for a sparse slab goes on */
 	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
 	struct heap_class classes[SC_COUNT];
+	struct pocket pocket;    /* last: few processes use much of it */
 };
 
 /* What the heap's thread does in between is half done for a fork child. The fences keep the compiler from

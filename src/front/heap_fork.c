@@ -104,7 +104,7 @@ static void retire_broken(struct heap *h) {
 	memset(h->holes, 0, sizeof h->holes);
 	h->slabs = 0;
 	h->outbox = (struct outbox){ 0 };
-	h->pocket = (struct pocket){ 0 }; /* its pieces stay freed, kept, and nobody's */
+	h->pocket = (struct pocket){ 0 }; /* its blocks stay freed, kept, and nobody's */
 	h->bins = NULL;
 	inbox_take(&h->inbox, true); /* its slabs are QUEUED and found by route_lost */
 }
@@ -131,6 +131,17 @@ static bool is_left(const struct heap *h, const struct heap *mine) {
 	return h != mine && h->bins != NULL && !h->locked && !h->forsaken;
 }
 
+/* Threads that are gone may have stopped between a large block and its count. */
+static void recount_large(void) {
+	size_t big = 0, in_superslabs = 0;
+	for (const struct large_chunk *c = *large_chunks(); c != NULL; c = c->next)
+		for (unsigned i = 0; i < LARGE_CHUNK; i++)
+			if (large_is_counted(&c->large[i]))
+				*(c->large[i].span.ss != NULL ? &in_superslabs : &big) += c->large[i].span.granules;
+	hak_space.big = big;
+	hak_space.large = in_superslabs;
+}
+
 void heap_repair_after_fork(struct heap *mine) {
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine) && h->busy)
@@ -140,4 +151,5 @@ void heap_repair_after_fork(struct heap *mine) {
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine))
 			heap_retire(h);
+	recount_large();
 }

@@ -80,14 +80,6 @@ static bool is_big(const struct large *l) {
 	return l->span.ss == NULL;
 }
 
-/* Granules of the span of a big block. Few lengths: spans are then reused whole, seldom cut, and blocks
-   begin where others did, on a page that is resident already. It costs address space, and memory where a
-   longer block was before. */
-static size_t big_granules_for(size_t size) {
-	size_t granules = large_granules(size);
-	return size >= LARGE_BIG_MIN ? align_up(granules, LARGE_BIG_STEP) : granules;
-}
-
 static void count_big(ptrdiff_t granules) {
 	count_shared(&hak_space.big, (size_t)granules);
 }
@@ -114,7 +106,7 @@ HAK_EVERYDAY struct large *large_of(uintptr_t addr) {
 /* ---- allocation ---- */
 
 static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
-	struct large *l = pocket != NULL ? pocket_take(pocket, large_granules(size)) : NULL;
+	struct large *l = pocket != NULL ? pocket_take(pocket, POCKET_PIECES, large_granules(size)) : NULL;
 	if (l != NULL) {
 		l->span.zero = false;
 		return l;
@@ -170,13 +162,25 @@ static bool has_guards(size_t align) {
 	return hak_settings.secure >= 3 && align <= GRANULE;
 }
 
-static struct large *alloc_big(size_t size, size_t align) {
-	size_t guard = has_guards(align) ? GRANULE : 0, granules = big_granules_for(size);
-	struct large *l = align <= GRANULE && guard == 0 ? bigcache_take(granules) : NULL;
+/* A span that is kept: by the pocket, by BigCache, or by both together. */
+static struct large *take_kept(struct pocket *pocket, size_t granules) {
+	struct large *l = pocket != NULL ? pocket_take_span(pocket, granules) : NULL;
+	if (l != NULL)
+		return l;
+	l = bigcache_take(granules);
+	if (l == NULL && pocket != NULL && pocket_give_spans(pocket))
+		l = bigcache_take(granules);
+	if (l != NULL)
+		count_big((ptrdiff_t)l->span.granules);
+	return l;
+}
+
+static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align) {
+	size_t guard = has_guards(align) ? GRANULE : 0, granules = large_span_granules(size);
+	struct large *l = align <= GRANULE && guard == 0 ? take_kept(pocket, granules) : NULL;
 	if (l != NULL) {
 		l->span.zero = secure_is_on(); /* then it was cleared when it was freed */
 		l->guard = 0;
-		count_big((ptrdiff_t)l->span.granules);
 		return l;
 	}
 	l = map_big(size, granules, align, guard);
@@ -195,7 +199,7 @@ struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool
 	if (usable == 0 || align > PTRDIFF_MAX / 2)
 		return NULL;
 	bool big = usable >= LARGE_BIG_MIN || align > GRANULE || has_guards(align);
-	struct large *l = big ? alloc_big(usable, align) : alloc_in_superslab(pocket, usable);
+	struct large *l = big ? alloc_big(pocket, usable, align) : alloc_in_superslab(pocket, usable);
 	if (l == NULL)
 		return NULL;
 	l->kind = KIND_MALLOC;
@@ -242,6 +246,11 @@ void large_release(struct large *l) {
 	large_put_descriptor(l);
 }
 
+void large_leave(struct large *l) {
+	if (is_big(l))
+		count_big(-(ptrdiff_t)l->span.granules);
+}
+
 void large_dispose(struct large *l) {
 	if (l->guard != 0 || !is_big(l))
 		large_release(l);
@@ -264,14 +273,15 @@ static void wipe(struct large *l) {
 bool large_free(struct pocket *pocket, struct large *l) {
 	if (!large_win(l))
 		return false;
-	if (is_big(l))
-		count_big(-(ptrdiff_t)l->span.granules);
 	if (secure_is_on())
 		wipe(l);
+	if (pocket != NULL && !secure_has_canaries() && pocket_holds(l)) {
+		pocket_put(pocket, l);
+		return true;
+	}
+	large_leave(l);
 	if (secure_has_canaries())
 		quarantine_add_large(l);
-	else if (pocket != NULL && !is_big(l))
-		pocket_put(pocket, l);
 	else
 		large_dispose(l);
 	return true;
@@ -336,7 +346,7 @@ static bool resize_guarded(struct large *l, size_t usable) {
 }
 
 static bool resize_to(struct large *l, size_t usable) {
-	size_t granules = is_big(l) ? big_granules_for(usable) : large_granules(usable);
+	size_t granules = is_big(l) ? large_span_granules(usable) : large_granules(usable);
 	if (l->guard != 0)
 		return resize_guarded(l, usable);
 	return granules == l->span.granules || (is_big(l) ? resize_big(l, granules) : resize_in_superslab(l, granules));
@@ -359,7 +369,7 @@ bool large_move(struct large *l, size_t size) {
 	size_t usable = large_good_size(size);
 	if (usable == 0 || !is_big(l) || l->guard != 0)
 		return false;
-	size_t old = l->span.granules, granules = big_granules_for(usable);
+	size_t old = l->span.granules, granules = large_span_granules(usable);
 	/* Where much is new, copying into memory that is there costs less than its page faults. */
 	if (granules > old + old / 4 && bigcache_has(granules))
 		return false;
@@ -367,7 +377,7 @@ bool large_move(struct large *l, size_t size) {
 	granules += granules / 8;
 	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
 	if (target == NULL) {
-		granules = big_granules_for(usable);
+		granules = large_span_granules(usable);
 		target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
 	}
 	if (target == NULL)

@@ -3,8 +3,8 @@
  * Large blocks: more than SC_MAX_SIZE bytes, or aligned to more than that. One block per span:
  *
  *   up to 512 KiB              granules of a SuperSlab, next to slabs; a piece, kept in a heap's pocket when freed
- *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in BigCache when freed
- *   2 MiB and more (L2)        likewise
+ *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in a pocket or in BigCache when freed
+ *   2 MiB and more (L2)        likewise, in BigCache
  *
  * Every granule of a live block carries TAG_LARGE and points at the descriptor. The descriptor is the
  * block holder's: fields change only in the calls that are given the block. `state` alone is atomic,
@@ -15,6 +15,7 @@
 
 #include <stdatomic.h>
 
+#include "base/bits.h"
 #include "base/list.h"
 #include "os/alone.h"
 #include "space/pagemap.h"
@@ -26,6 +27,7 @@ struct pocket; /* front/pocket.h */
 #define LARGE_L2_MIN ((size_t)2 << 20)
 #define LARGE_BIG_STEP ((size_t)4) /* granules: the spans of such blocks are multiples, if they can be */
 
+enum large_keeper { KEPT_NOT, KEPT_BIGCACHE, KEPT_POCKET };
 enum large_state { LARGE_UNUSED, LARGE_LIVE, LARGE_FREED }; /* of the descriptor: it has no memory */
 
 struct large {
@@ -45,13 +47,38 @@ struct large {
 	struct queue_node age_link; /* BigCache: under its lock */
 	uint64_t freed_ms;          /* BigCache: under its lock; the heap's whose pocket has it */
 	uint32_t generation;        /* BigCache: the cache that has or had it */
-	bool kept;                  /* BigCache: under its lock: it is in the cache; or in a pocket */
+	_Atomic uint8_t kept;       /* enum large_keeper; changed under BigCache's lock, or by the heap of the pocket */
 	bool untouched;             /* BigCache: likewise: its granules are still tagged as when it was live */
 };
 
 /* That hold `size` bytes. */
 HAK_INLINE size_t large_granules(size_t size) {
 	return (size + GRANULE - 1) >> GRANULE_SHIFT;
+}
+
+/* Granules of the span of a big block. Few lengths: spans are then reused whole, seldom cut, and blocks
+   begin where others did, on a page that is resident already. It costs address space, and memory where a
+   longer block was before. */
+HAK_INLINE size_t large_span_granules(size_t size) {
+	size_t granules = large_granules(size);
+	return size >= LARGE_BIG_MIN ? align_up(granules, LARGE_BIG_STEP) : granules;
+}
+
+/* Relaxed: a guess of whoever finds it by an address; those who keep it know. */
+HAK_INLINE enum large_keeper large_keeper(const struct large *l) {
+	return atomic_load_explicit(&l->kept, memory_order_relaxed);
+}
+HAK_INLINE void large_set_keeper(struct large *l, enum large_keeper k) {
+	atomic_store_explicit(&l->kept, (uint8_t)k, memory_order_relaxed);
+}
+
+/* Do hak_space.big and hak_space.large count it? What others do meanwhile makes that a guess. */
+HAK_INLINE bool large_is_counted(const struct large *l) {
+	/* Relaxed, as large_keeper. */
+	uint32_t state = atomic_load_explicit(&l->state, memory_order_relaxed);
+	if (l->span.ss != NULL)
+		return state != LARGE_UNUSED; /* a quarantine's, too */
+	return state == LARGE_LIVE || (state == LARGE_FREED && large_keeper(l) == KEPT_POCKET);
 }
 
 /* For `size` bytes. */
@@ -89,7 +116,9 @@ void large_release(struct large *l);
 /* Frees the block; the heap's pocket, if one is given, may keep it. False: somebody else freed it already. */
 bool large_free(struct pocket *pocket, struct large *l);
 
-/* Gives up a block that large_free put into quarantine. */
+/* Gives up a block that was freed and kept: by a pocket, for which it is in use until large_leave, or in
+   quarantine. */
+void large_leave(struct large *l);
 void large_dispose(struct large *l);
 
 /* Makes the block hold `size` > SC_MAX_SIZE bytes where it is. */

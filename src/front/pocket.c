@@ -8,108 +8,180 @@
 
 enum {
 	PART_LARGE = 8,  /* parts of the granules of large blocks, */
-	PART_LIVE = 32,  /* and of all granules in use, that all pockets may keep; */
+	PART_LIVE = 32,  /* and of all granules in use, that the pieces in all pockets may have; */
 	LEAST = 8,       /* granules they may in any case */
-	OUT_MOST = 2,    /* pieces given back to get below that, in one call: none has much to do */
+	PART_BIG = 8,    /* likewise of the big blocks' for the spans in all pockets, */
+	LEAST_SPANS = POCKET_SPAN_LAST, /* and in any case */
+	OUT_MOST = 2,    /* blocks given back to get below that, in one call: none has much to do */
 };
-static const size_t MOST = 8 * HAK_MIB / GRANULE; /* granules */
+static const size_t MOST[POCKET_SORTS] = { /* granules of a sort in a pocket */
+	[POCKET_PIECES] = 8 * HAK_MIB / GRANULE,
+	[POCKET_SPANS] = 16 * HAK_MIB / GRANULE,
+};
 
-/* Gives back the oldest of a length. */
-static void drop(struct pocket *p, unsigned length) {
-	struct large **piece = p->piece[length - 1], *oldest = piece[0];
-	unsigned count = pocket_count(p, length);
+/* Takes the oldest of a length out. */
+HAK_NOINLINE static struct large *pop_oldest(struct pocket *p, enum pocket_sort sort, size_t length) {
+	struct large **block = pocket_row(p, sort, length), *oldest = block[0];
+	unsigned count = pocket_count(p, sort, length);
 	for (unsigned i = 1; i < count; i++)
-		piece[i - 1] = piece[i];
-	piece[count - 1] = oldest;
-	large_release(pocket_pop(p, length));
+		block[i - 1] = block[i];
+	block[count - 1] = oldest;
+	return pocket_pop(p, sort, length);
 }
 
-/* The pocket is not empty. */
-static unsigned most_kept(const struct pocket *p) {
-	unsigned most = 1;
-	for (unsigned n = 2; n <= POCKET_LENGTHS; n++)
-		if (pocket_count(p, n) * n > pocket_count(p, most) * most)
-			most = n;
-	return most;
+/* Gives it back: a span to BigCache, */
+static void give_back(struct large *l) {
+	large_leave(l);
+	large_dispose(l);
 }
 
-/* Granules that this pocket may keep. */
-static size_t allowance(void) {
-	/* What a background thread is to give back must not wait for this one. */
-	if (hak_settings.purge_delay_ms == 0 || secure_is_on() || hak_settings.background)
-		return 0;
-	/* Relaxed: counts. */
+/* or, since it is stale, to the system. */
+static void give_up(struct large *l) {
+	large_leave(l);
+	large_release(l);
+}
+
+/* The length of which most is kept. */
+static size_t most_kept(const struct pocket *p, enum pocket_sort sort) {
+	size_t length = 0, most = 0;
+	for (size_t n = 0; n < POCKET_LENGTHS; n++) {
+		size_t granules = pocket_count(p, sort, n) * pocket_granules(sort, n);
+		if (granules > most) {
+			length = n;
+			most = granules;
+		}
+	}
+	return length;
+}
+
+/* There is one. */
+HAK_NOINLINE static void drop_one(struct pocket *p, enum pocket_sort sort) {
+	give_back(pop_oldest(p, sort, most_kept(p, sort)));
+}
+
+/* What a background thread is to give back must not wait for another. */
+static bool keeps_nothing(enum pocket_sort sort) {
+	return hak_settings.purge_delay_ms == 0 || secure_is_on() || hak_settings.background ||
+		(sort == POCKET_SPANS && !hak_settings.bigcache_l25);
+}
+
+/* Granules that all pockets together may keep, but for MOST. Relaxed: counts. */
+static size_t allowance_of_all(enum pocket_sort sort) {
+	if (sort == POCKET_SPANS)
+		return max_size(space_big() / PART_BIG, LEAST_SPANS);
 	size_t live = __atomic_load_n(&hak_space.live, __ATOMIC_RELAXED);
 	size_t large = __atomic_load_n(&hak_space.large, __ATOMIC_RELAXED);
-	size_t threads = __atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED);
-	size_t all = max_size(live / PART_LIVE + large / PART_LARGE, LEAST);
-	size_t mine = max_size(all / max_size(threads, 1), 1);
-	return min_size(mine, min_size(hak_settings.bigcache_max / GRANULE, MOST));
+	return max_size(live / PART_LIVE + large / PART_LARGE, LEAST);
 }
 
-/* Makes room for a piece of that length. False: there is none for it. */
-static bool make_room(struct pocket *p, unsigned length) {
-	p->most = (uint32_t)allowance();
-	if (length > min_size(p->most, POCKET_LENGTHS))
+static size_t threads(void) {
+	return max_size(__atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED), 1);
+}
+
+/* That this pocket may keep: a piece of one granule at least. */
+static size_t allowance(enum pocket_sort sort) {
+	if (keeps_nothing(sort))
+		return 0;
+	size_t max = hak_settings.bigcache_max / GRANULE;
+	size_t mine = max_size(min_size(allowance_of_all(sort), max) / threads(), 1);
+	return min_size(mine, min_size(max, MOST[sort]));
+}
+
+size_t pocket_reserve(void) {
+	size_t mine = allowance(POCKET_SPANS);
+	return mine >= POCKET_SPAN_FIRST ? mine * threads() : 0;
+}
+
+/* Makes room for a block. False: there is none for it. */
+static bool make_room(struct pocket *p, const struct large *l) {
+	enum pocket_sort sort = pocket_sort_of(l);
+	struct shelf *s = &p->shelf[sort];
+	size_t granules = l->span.granules, length = pocket_length(sort, granules);
+	s->most = (uint32_t)allowance(sort);
+	if (granules > s->most)
 		return false;
-	if (pocket_count(p, length) == POCKET_DEPTH)
-		drop(p, length);
-	for (int i = 0; i < OUT_MOST && p->granules + length > p->most; i++)
-		drop(p, most_kept(p));
-	return pocket_has_room(p, length);
+	if (pocket_count(p, sort, length) == pocket_depth(sort))
+		give_back(pop_oldest(p, sort, length));
+	for (int i = 0; i < OUT_MOST && s->granules + granules > s->most; i++)
+		drop_one(p, sort);
+	return pocket_has_room(p, sort, l);
+}
+
+struct large *pocket_take_span(struct pocket *p, size_t granules) {
+	return pocket_take(p, POCKET_SPANS, granules);
 }
 
 void pocket_put(struct pocket *p, struct large *l) {
+	enum pocket_sort sort = pocket_sort_of(l);
 	l->heap = NULL; /* as the short way finds and leaves it */
-	if (pocket_has_room(p, l->span.granules) || make_room(p, (unsigned)l->span.granules))
-		pocket_push(p, l);
+	if (pocket_has_room(p, sort, l) || make_room(p, l))
+		pocket_push(p, sort, l);
 	else
-		large_release(l);
+		give_back(l);
 }
 
 void pocket_give_way(struct pocket *p, size_t granules) {
 	/* Relaxed: a hint. That many are not always to be had in one run. */
 	if (__atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED) < 2 * granules)
-		drop(p, most_kept(p));
+		drop_one(p, POCKET_PIECES);
 }
 
-/* Gives back the stale ones of a length. Their age counts from the first tick on. */
-static void tick(struct pocket *p, unsigned length, uint64_t now) {
-	struct large **piece = p->piece[length - 1];
-	for (unsigned i = pocket_count(p, length); i-- > 0 && piece[i]->freed_ms == 0;)
-		piece[i]->freed_ms = now;
-	while (pocket_count(p, length) != 0 && now - piece[0]->freed_ms > (uint64_t)hak_settings.purge_delay_ms)
-		drop(p, length);
+/* Gives back all of a sort. */
+HAK_NOINLINE static void empty(struct pocket *p, enum pocket_sort sort) {
+	while (pocket_has_any(p, sort))
+		drop_one(p, sort);
+}
+
+bool pocket_give_spans(struct pocket *p) {
+	bool any = pocket_has_any(p, POCKET_SPANS);
+	empty(p, POCKET_SPANS);
+	return any;
+}
+
+/* Gives up the stale ones of a length. Their age counts from the first tick on. */
+static void tick(struct pocket *p, enum pocket_sort sort, size_t length, uint64_t now) {
+	struct large **block = pocket_row(p, sort, length);
+	for (unsigned i = pocket_count(p, sort, length); i-- > 0 && block[i]->freed_ms == 0;)
+		block[i]->freed_ms = now;
+	while (pocket_count(p, sort, length) != 0 && now - block[0]->freed_ms > (uint64_t)hak_settings.purge_delay_ms)
+		give_up(pop_oldest(p, sort, length));
 }
 
 void pocket_tick(struct pocket *p) {
 	if (pocket_is_empty(p) || hak_settings.purge_delay_ms < 0)
 		return;
 	uint64_t now = os_now_ms();
-	for (unsigned n = 1; n <= POCKET_LENGTHS; n++)
-		tick(p, n, now);
-	p->most = (uint32_t)allowance();
+	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++) {
+		for (size_t n = 0; n < POCKET_LENGTHS && pocket_has_any(p, sort); n++)
+			tick(p, sort, n, now);
+		p->shelf[sort].most = (uint32_t)allowance(sort);
+	}
 }
 
 void pocket_release(struct pocket *p) {
-	while (!pocket_is_empty(p))
-		drop(p, most_kept(p));
+	empty(p, POCKET_PIECES);
+	empty(p, POCKET_SPANS);
 }
 
-static bool is_right(const struct large *l, unsigned length) {
+static bool is_right(const struct large *l, enum pocket_sort sort, size_t granules) {
 	/* Relaxed: nothing else runs. */
-	return l->kept && l->span.ss != NULL && l->span.granules == length &&
+	return large_keeper(l) == KEPT_POCKET && pocket_sort_of(l) == sort && l->span.granules == granules &&
 		atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_FREED &&
 		pagemap_lookup((uintptr_t)l->span.base).desc == l;
 }
 
-const char *pocket_check(const struct pocket *p) {
-	unsigned granules = 0;
-	for (unsigned n = 1; n <= POCKET_LENGTHS; n++) {
-		unsigned count = pocket_count(p, n);
-		for (unsigned i = 0; i < count && i < POCKET_DEPTH; i++, granules += n)
-			if (!is_right(p->piece[n - 1][i], n))
-				return "a pocket keeps a piece that is none";
+static const char *check_sort(const struct pocket *p, enum pocket_sort sort) {
+	size_t granules = 0;
+	for (size_t n = 0; n < POCKET_LENGTHS; n++) {
+		unsigned count = pocket_count(p, sort, n);
+		for (unsigned i = 0; i < count && i < pocket_depth(sort); i++, granules += pocket_granules(sort, n))
+			if (!is_right(sort == POCKET_PIECES ? p->piece[n][i] : p->span[n][i], sort, pocket_granules(sort, n)))
+				return "a pocket keeps a block that is none";
 	}
-	return granules == p->granules ? NULL : "the sum over a pocket is wrong";
+	return granules == p->shelf[sort].granules ? NULL : "the sum over a pocket is wrong";
+}
+
+const char *pocket_check(const struct pocket *p) {
+	const char *wrong = check_sort(p, POCKET_PIECES);
+	return wrong != NULL ? wrong : check_sort(p, POCKET_SPANS);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pocket: freed pieces of SuperSlabs (large blocks of less than 512 KiB) that a heap keeps as they are for its
- * next requests. Taking one costs neither a lock nor a tag; taking granules and giving them back costs both.
+ * Pocket: freed large blocks that a heap keeps as they are for its next requests: pieces of SuperSlabs (less than
+ * 512 KiB), and spans of their own up to some 2 MiB. Taking one costs neither a lock nor a tag; granules cost both,
+ * BigCache a lock.
  *
- * What is kept so serves large blocks of this heap alone, while free granules serve all: little is kept, a part
- * of what lives, shared by the threads. It goes back with age, as far as the thread comes by, and when the heap
- * needs granules that are not resident: those kept are. Of two pieces of one length the older goes first; of two
- * lengths the one of which most is kept.
+ * What is kept so serves large blocks of this heap alone, while free granules and BigCache serve all: little is kept,
+ * a part of what lives, shared by the threads. It goes back with age, as far as the thread comes by, and when the
+ * heap needs what the pocket withholds: granules, while those that are free are not resident; a span, while BigCache
+ * has none. Of two blocks of one length the older goes first; of two lengths the one of which most is kept.
  *
  * Touched by the heap's thread; that of a locked heap stays empty, since threads free its blocks. The granules'
  * tags stay TAG_LARGE, and lead to the descriptor, which says that the block is freed.
@@ -19,76 +20,138 @@
 
 enum {
 	POCKET_LENGTHS = LARGE_BIG_MIN / GRANULE, /* a piece has as many granules at most */
-	POCKET_DEPTH = 8,                         /* pieces of one length */
+	POCKET_DEPTH = 8,                         /* pieces of one length, */
+	POCKET_SPAN_DEPTH = 4,                    /* and spans */
+	POCKET_SPAN_FIRST = LARGE_BIG_MIN / GRANULE, /* granules of the shortest span; of the longest: */
+	POCKET_SPAN_LAST = POCKET_SPAN_FIRST + (POCKET_LENGTHS - 1) * (int)LARGE_BIG_STEP,
 };
 
-/* All zero: empty. */
-struct pocket {
-	uint64_t counts;   /* a byte for each length: how many pieces */
+enum pocket_sort { POCKET_PIECES, POCKET_SPANS, POCKET_SORTS };
+
+/* What there is of a sort. */
+struct shelf {
+	uint64_t counts;   /* a byte for each length: how many blocks */
 	uint32_t granules; /* of all of them, */
 	uint32_t most;     /* and as many as there may be, when this was last asked */
-	struct large *piece[POCKET_LENGTHS][POCKET_DEPTH]; /* [n - 1]: of n granules, oldest first */
 };
 static_assert(POCKET_LENGTHS == sizeof(uint64_t), "a byte each");
 
+/* All zero: empty. */
+struct pocket {
+	struct shelf shelf[POCKET_SORTS];
+	struct large *piece[POCKET_LENGTHS][POCKET_DEPTH]; /* of each length the oldest first */
+	struct large *span[POCKET_LENGTHS][POCKET_SPAN_DEPTH];
+};
+
+HAK_INLINE bool pocket_has_any(const struct pocket *p, enum pocket_sort sort) {
+	return p->shelf[sort].counts != 0;
+}
+
 HAK_INLINE bool pocket_is_empty(const struct pocket *p) {
-	return p->counts == 0;
+	return (p->shelf[POCKET_PIECES].counts | p->shelf[POCKET_SPANS].counts) == 0;
 }
 
-HAK_INLINE unsigned pocket_count(const struct pocket *p, size_t length) {
-	return (uint8_t)(p->counts >> 8 * (length - 1));
+HAK_INLINE enum pocket_sort pocket_sort_of(const struct large *l) {
+	return l->span.ss != NULL ? POCKET_PIECES : POCKET_SPANS;
 }
 
-/* The newest piece of a length that there is: it is in the processor's caches. */
-HAK_INLINE struct large *pocket_pop(struct pocket *p, size_t length) {
-	p->counts -= (uint64_t)1 << 8 * (length - 1);
-	struct large *l = p->piece[length - 1][pocket_count(p, length)];
-	p->granules -= (uint32_t)length;
-	l->kept = false;
+/* Lengths are numbered: pieces have one granule more each, spans LARGE_BIG_STEP. */
+HAK_INLINE size_t pocket_step(enum pocket_sort sort) {
+	return sort == POCKET_PIECES ? 1 : LARGE_BIG_STEP;
+}
+HAK_INLINE size_t pocket_length(enum pocket_sort sort, size_t granules) {
+	return sort == POCKET_PIECES ? granules - 1 : (granules - POCKET_SPAN_FIRST) / LARGE_BIG_STEP;
+}
+HAK_INLINE size_t pocket_granules(enum pocket_sort sort, size_t length) {
+	return (sort == POCKET_PIECES ? 1 : POCKET_SPAN_FIRST) + length * pocket_step(sort);
+}
+
+HAK_INLINE struct large **pocket_row(struct pocket *p, enum pocket_sort sort, size_t length) {
+	return sort == POCKET_PIECES ? p->piece[length] : p->span[length];
+}
+HAK_INLINE unsigned pocket_depth(enum pocket_sort sort) {
+	return sort == POCKET_PIECES ? POCKET_DEPTH : POCKET_SPAN_DEPTH;
+}
+
+HAK_INLINE unsigned pocket_count(const struct pocket *p, enum pocket_sort sort, size_t length) {
+	return (uint8_t)(p->shelf[sort].counts >> 8 * length);
+}
+
+/* The newest block of a length that there is: it is in the processor's caches. */
+HAK_INLINE struct large *pocket_pop(struct pocket *p, enum pocket_sort sort, size_t length) {
+	p->shelf[sort].counts -= (uint64_t)1 << 8 * length;
+	struct large *l = pocket_row(p, sort, length)[pocket_count(p, sort, length)];
+	p->shelf[sort].granules -= (uint32_t)l->span.granules;
+	large_set_keeper(l, KEPT_NOT);
 	return l;
 }
 
-/* A piece of `granules`, up to POCKET_LENGTHS, or half as many more, or NULL. */
-HAK_INLINE struct large *pocket_take(struct pocket *p, size_t granules) {
-	uint64_t fits = p->counts >> 8 * (granules - 1);
+/* A block of `granules`, as many as one of that sort may have, or half as many more, or NULL. */
+HAK_INLINE struct large *pocket_take(struct pocket *p, enum pocket_sort sort, size_t granules) {
+	size_t length = pocket_length(sort, granules);
+	if (length >= POCKET_LENGTHS)
+		return NULL;
+	uint64_t fits = p->shelf[sort].counts >> 8 * length;
 	if (fits == 0)
 		return NULL;
 	unsigned more = (unsigned)__builtin_ctzll(fits) / 8;
-	return more <= granules / 2 ? pocket_pop(p, granules + more) : NULL;
+	return more * pocket_step(sort) <= granules / 2 ? pocket_pop(p, sort, length + more) : NULL;
 }
 
-HAK_INLINE bool pocket_has_room(const struct pocket *p, size_t length) {
-	return length <= POCKET_LENGTHS && p->granules + length <= p->most && pocket_count(p, length) < POCKET_DEPTH;
+/* Likewise a span, out of line. */
+struct large *pocket_take_span(struct pocket *p, size_t granules);
+
+/* Is it of a sort and length that pockets keep? */
+HAK_INLINE bool pocket_holds(const struct large *l) {
+	size_t granules = l->span.granules;
+	if (l->span.ss != NULL)
+		return granules <= POCKET_LENGTHS;
+	return granules - POCKET_SPAN_FIRST <= POCKET_SPAN_LAST - POCKET_SPAN_FIRST && granules % LARGE_BIG_STEP == 0 &&
+		l->guard == 0;
 }
 
-/* A freed piece for which there is room. */
-HAK_INLINE void pocket_push(struct pocket *p, struct large *l) {
-	size_t length = l->span.granules;
-	p->piece[length - 1][pocket_count(p, length)] = l;
-	p->counts += (uint64_t)1 << 8 * (length - 1);
-	p->granules += (uint32_t)length;
+/* For a block of that sort that it holds. */
+HAK_INLINE bool pocket_has_room(const struct pocket *p, enum pocket_sort sort, const struct large *l) {
+	const struct shelf *s = &p->shelf[sort];
+	size_t granules = l->span.granules;
+	return s->granules + granules <= s->most &&
+		pocket_count(p, sort, pocket_length(sort, granules)) < pocket_depth(sort);
+}
+
+/* A freed block for which there is room. */
+HAK_INLINE void pocket_push(struct pocket *p, enum pocket_sort sort, struct large *l) {
+	size_t length = pocket_length(sort, l->span.granules);
+	pocket_row(p, sort, length)[pocket_count(p, sort, length)] = l;
+	p->shelf[sort].counts += (uint64_t)1 << 8 * length;
+	p->shelf[sort].granules += (uint32_t)l->span.granules;
 	if (l->freed_ms != 0)
 		l->freed_ms = 0; /* pocket_tick sets it: the clock costs more than all this */
-	l->kept = true;
+	large_set_keeper(l, KEPT_POCKET);
 }
 
-/* Keeps a freed piece, or gives it back, or others instead. */
+/* Keeps a freed block that it holds, or gives it back, or others instead. */
 void pocket_put(struct pocket *p, struct large *l);
 
-/* Gives something back if few granules are resident. Not empty. */
+/* Gives a piece back if few granules are resident. There is one. */
 void pocket_give_way(struct pocket *p, size_t granules);
 
 /* `granules` are about to be taken from SuperSlabs. Inline: the rest is not what every process runs. */
 HAK_INLINE void pocket_yield(struct pocket *p, size_t granules) {
-	if (HAK_UNLIKELY(!pocket_is_empty(p)))
+	if (HAK_UNLIKELY(pocket_has_any(p, POCKET_PIECES)))
 		pocket_give_way(p, granules);
 }
+
+/* Hands all spans to BigCache. False: there are none. */
+bool pocket_give_spans(struct pocket *p);
 
 /* Gives back what is older than the purge delay. From time to time. */
 void pocket_tick(struct pocket *p);
 
 /* Gives back everything. */
 void pocket_release(struct pocket *p);
+
+/* Granules of spans that all pockets together may keep. */
+size_t pocket_reserve(void);
 
 /* NULL, or what is wrong with its books. */
 const char *pocket_check(const struct pocket *p);

@@ -29,11 +29,12 @@ HAK_INLINE bool reuse_frees_unseen(const struct heap *h) {
 
 /* A block of `size` > SC_MAX_SIZE bytes that need not be zero. NULL: nothing has been done. */
 HAK_INLINE void *reuse_alloc(struct heap *h, size_t size) {
-	size_t usable = align_up(size, os_facts.page_size);
-	if (pocket_is_empty(&h->pocket) || size >= LARGE_BIG_MIN || !reuse_makes_unseen(h))
+	if (pocket_is_empty(&h->pocket) || size > (size_t)POCKET_SPAN_LAST * GRANULE || !reuse_makes_unseen(h))
 		return NULL;
+	size_t usable = align_up(size, os_facts.page_size);
 	heap_enter(h);
-	struct large *l = pocket_take(&h->pocket, large_granules(usable));
+	struct large *l = usable < LARGE_BIG_MIN ? pocket_take(&h->pocket, POCKET_PIECES, large_granules(usable)) :
+		pocket_take_span(&h->pocket, large_span_granules(usable));
 	if (l != NULL)
 		large_start(l, size, usable);
 	heap_leave(h);
@@ -44,12 +45,12 @@ HAK_INLINE void *reuse_alloc(struct heap *h, size_t size) {
 
 /* Frees a large block, whose granule leads to `l`. False: nothing has been done. */
 HAK_INLINE bool reuse_free(struct heap *h, struct large *l, void *ptr) {
-	if (!reuse_frees_unseen(h) || l->span.base != ptr || l->span.ss == NULL || l->heap != NULL)
+	if (!reuse_frees_unseen(h) || l->span.base != ptr || !pocket_holds(l) || l->heap != NULL)
 		return false;
 	heap_enter(h);
 	bool won = large_win(l);
-	if (HAK_LIKELY(won && pocket_has_room(&h->pocket, l->span.granules)))
-		pocket_push(&h->pocket, l);
+	if (HAK_LIKELY(won && l->span.ss != NULL && pocket_has_room(&h->pocket, POCKET_PIECES, l)))
+		pocket_push(&h->pocket, POCKET_PIECES, l);
 	else if (won)
 		pocket_put(&h->pocket, l);
 	heap_leave(h);

@@ -188,9 +188,9 @@ struct large_sums {
 	size_t big, in_superslabs; /* granules */
 };
 
-static void check_large(struct checker *c, struct large *l, struct large_sums *sums) {
+static void check_large(struct checker *c, struct large *l) {
 	uintptr_t base = (uintptr_t)l->span.base;
-	expect(c, !l->kept, "a cache keeps a live block", l->span.base);
+	expect(c, large_keeper(l) == KEPT_NOT, "a cache keeps a live block", l->span.base);
 	expect(c, l->usable <= l->span.granules * GRANULE, "a large block is larger than its span", l->span.base);
 	for (size_t i = 0; i < l->span.granules; i++) {
 		struct pagemap_entry e = pagemap_lookup(base + i * GRANULE);
@@ -199,17 +199,13 @@ static void check_large(struct checker *c, struct large *l, struct large_sums *s
 			break;
 		}
 	}
-	if (l->span.ss == NULL)
-		sums->big += l->span.granules;
 }
 
-/* In use: by the program, a pocket, or a quarantine. */
 static void check_descriptor(struct checker *c, struct large *l, struct large_sums *sums) {
-	uint32_t state = atomic_load_explicit(&l->state, memory_order_relaxed);
-	if (state != LARGE_UNUSED && l->span.ss != NULL)
-		sums->in_superslabs += l->span.granules;
-	if (state == LARGE_LIVE)
-		check_large(c, l, sums);
+	if (large_is_counted(l))
+		*(l->span.ss != NULL ? &sums->in_superslabs : &sums->big) += l->span.granules;
+	if (atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE)
+		check_large(c, l);
 }
 
 static void check_larges(struct checker *c) {

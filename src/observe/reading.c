@@ -266,6 +266,7 @@ static void each_large(void *arg, const void *at) {
 		.base = GET(at, LARGE_BASE), .granules = GET(at, LARGE_GRANULES), .usable = GET(at, LARGE_USABLE),
 		.unused = GET(at, LARGE_UNUSED), .is_live = GET(at, LARGE_STATE) == r->number[N_LARGE_LIVE],
 		.in_superslab = GET(at, LARGE_SUPERSLAB) != 0,
+		.in_pocket = GET(at, LARGE_KEPT) == r->number[N_KEPT_POCKET],
 	};
 	if (l.is_live || GET(at, LARGE_KEPT) != 0)
 		lr->visit(lr->arg, &l);
@@ -464,8 +465,8 @@ static void add_nursery(const struct reading *r, uint64_t *live) {
 static void add_large(void *arg, const struct reading_large *l) {
 	struct hak_stats *st = arg;
 	if (!l->is_live) {
-		if (l->in_superslab)
-			st->bigcache += l->granules; /* in use for its SuperSlab; add_space goes on */
+		if (l->in_pocket)
+			st->bigcache += l->granules; /* in use as far as others know; add_space goes on */
 		return;
 	}
 	bool l25 = l->usable >= (uint64_t)512 << 10, l2 = l->usable >= (uint64_t)2 << 20;

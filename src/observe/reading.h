@@ -64,7 +64,7 @@ struct reading_slab {
 };
 struct reading_large {
 	uint64_t base, granules, usable, unused;
-	bool is_live, in_superslab;
+	bool is_live, in_superslab, in_pocket;
 };
 struct reading_superslab {
 	uint64_t base;

@@ -425,11 +425,12 @@ static void child_does_not_grow(void)
 		_exit(0);
 }
 
-/* Sizes that drift, over a heap large enough for slabs of mixed sizes; blocks go from thread to thread. */
+/* Blocks that go from thread to thread. */
 int hak_check(void) __attribute__((weak));
-enum { DRIFTING = 40000 };
+enum { DRIFTING = 40000, LARGE = 64 };
 static _Atomic(void *) drifting[DRIFTING];
 
+/* Sizes that drift, over a heap large enough for slabs of mixed sizes. */
 static void drift_once(size_t round)
 {
 	for (size_t i = 0; i < DRIFTING / 8; i++) {
@@ -439,35 +440,63 @@ static void drift_once(size_t round)
 	}
 }
 
-static void *drift(void *first)
+/* 40 KiB to 2.5 MiB. */
+static void drift_large(size_t round)
 {
-	for (size_t round = *(size_t *)first;; round++)
-		drift_once(round);
+	for (size_t i = 0; i < 2 * LARGE; i++) {
+		size_t place = (round * 31 + i * 13) % LARGE, size = (40 << 10) + (round * 37 + i * i) % 41 * (60 << 10);
+
+		free(atomic_exchange(&drifting[place], malloc(size)));
+	}
+}
+
+struct drift {
+	void (*once)(size_t round);
+	size_t first;
+};
+
+static void *drift(void *arg)
+{
+	const struct drift *d = arg;
+
+	for (size_t round = d->first;; round++)
+		d->once(round);
 	return NULL;
 }
 
-static void child_finds_books_in_order(void)
+static void books_in_order(void (*once)(size_t round), size_t rounds)
 {
-	static size_t first[] = {0, 8, 16};
+	static struct drift drifts[3];
 
 	if (hak_check == NULL) /* the allocator is another */
 		return;
 	for (size_t i = 0; i < 3; i++) {
 		pthread_t thread;
 
-		CHECK(pthread_create(&thread, NULL, drift, &first[i]) == 0);
+		drifts[i] = (struct drift){once, i * 8};
+		CHECK(pthread_create(&thread, NULL, drift, &drifts[i]) == 0);
 	}
-	for (size_t round = 0; round < 15; round++) {
-		drift_once(round);
+	for (size_t round = 0; round < rounds; round++) {
+		once(round);
 		pid_t child = fork();
 
 		if (child == 0) {
-			drift_once(round + 12);
+			once(round + 12);
 			CHECK(hak_check() == 0);
 			_exit(0);
 		}
 		fork_expect_success(child);
 	}
+}
+
+static void child_finds_books_in_order(void)
+{
+	books_in_order(drift_once, 15);
+}
+
+static void child_finds_large_blocks_in_order(void)
+{
+	books_in_order(drift_large, 100);
 }
 
 int main(int argc, char **argv)
@@ -486,6 +515,7 @@ int main(int argc, char **argv)
 		{"fork_from_many_threads_gives_whole_children", from_many_threads},
 		{"clone_past_handlers_gives_whole_child", by_bare_clone},
 		{"fork_under_load_leaves_books_in_order", child_finds_books_in_order},
+		{"fork_amid_large_blocks_leaves_books_in_order", child_finds_large_blocks_in_order},
 		{"fork_in_a_row_leaves_no_growth", child_does_not_grow},
 		{NULL, NULL},
 	};

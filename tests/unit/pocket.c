@@ -5,14 +5,16 @@
 
 #include "base/settings.h"
 #include "common.h"
+#include "front/bigcache.h"
 #include "front/heap.h"
 #include "os/os.h"
 #include "slab/size_class.h"
 #include "space/purge.h"
 
-enum { PIECES = 96, LEAST = 8, PART_LARGE = 8, PART_LIVE = 32 };
+enum { PIECES = 96, LEAST = 8, PART_LARGE = 8, PART_LIVE = 32, SPANS = 40, PART_BIG = 8 };
 
 static struct pocket pocket;
+static struct shelf *const pieces = &pocket.shelf[POCKET_PIECES], *const spans = &pocket.shelf[POCKET_SPANS];
 
 static uintptr_t base_of(const struct large *l)
 {
@@ -26,8 +28,10 @@ static int start(void **state)
 	hak_settings.purge_delay_ms = 60000;
 	hak_settings.bigcache_max = 512 * HAK_MIB;
 	pocket_release(&pocket);
-	pocket.most = 0;
-	return pocket.granules == 0 && hak_space.large == 0 ? 0 : -1;
+	pieces->most = spans->most = 0;
+	bigcache_release(0);
+	hak_settings.bigcache_l25 = true;
+	return pieces->granules == 0 && spans->granules == 0 && hak_space.large == 0 && space_big() == 0 ? 0 : -1;
 }
 
 /* Not out of the pocket. */
@@ -63,7 +67,7 @@ static void freed_piece_serves_next_request(void **state)
 	put(l);
 	assert_false(large_free(&pocket, l));
 	assert_null(large_of(base));
-	assert_int_equal(pocket.granules, 1);
+	assert_int_equal(pieces->granules, 1);
 	assert_int_equal(hak_space.live, live);
 	l = large_alloc(&pocket, SC_MAX_SIZE + 1, 16, &zero);
 	assert_true(base_of(l) == base && !zero);
@@ -91,12 +95,12 @@ static void piece_serves_two_thirds_but_not_less(void **state)
 	struct large *six = take(6);
 
 	put(six);
-	assert_null(pocket_take(&pocket, 3));
-	assert_null(pocket_take(&pocket, 7));
-	assert_null(pocket_take(&pocket, POCKET_LENGTHS));
-	assert_ptr_equal(pocket_take(&pocket, 4), six);
+	assert_null(pocket_take(&pocket, POCKET_PIECES, 3));
+	assert_null(pocket_take(&pocket, POCKET_PIECES, 7));
+	assert_null(pocket_take(&pocket, POCKET_PIECES, POCKET_LENGTHS));
+	assert_ptr_equal(pocket_take(&pocket, POCKET_PIECES, 4), six);
 	pocket_put(&pocket, six);
-	assert_ptr_equal(pocket_take(&pocket, 6), six);
+	assert_ptr_equal(pocket_take(&pocket, POCKET_PIECES, 6), six);
 	pocket_put(&pocket, six);
 }
 
@@ -108,10 +112,10 @@ static void shortest_that_fits_is_taken_newest_first(void **state)
 		put(l[i] = take(2));
 	put(l[2] = take(3));
 	put(l[3] = take(1));
-	assert_ptr_equal(pocket_take(&pocket, 2), l[1]);
-	assert_ptr_equal(pocket_take(&pocket, 2), l[0]);
-	assert_ptr_equal(pocket_take(&pocket, 2), l[2]);
-	assert_null(pocket_take(&pocket, 2));
+	assert_ptr_equal(pocket_take(&pocket, POCKET_PIECES, 2), l[1]);
+	assert_ptr_equal(pocket_take(&pocket, POCKET_PIECES, 2), l[0]);
+	assert_ptr_equal(pocket_take(&pocket, POCKET_PIECES, 2), l[2]);
+	assert_null(pocket_take(&pocket, POCKET_PIECES, 2));
 	for (int i = 0; i < 3; i++)
 		large_release(l[i]);
 }
@@ -125,9 +129,9 @@ static void bounded_by_what_lives(void **state)
 	for (unsigned i = 0; i < PIECES; i++) {
 		size_t most = hak_space.large / PART_LARGE + hak_space.live / PART_LIVE;
 		put(l[i]);
-		assert_true(pocket.granules <= (most > LEAST ? most : LEAST));
+		assert_true(pieces->granules <= (most > LEAST ? most : LEAST));
 	}
-	assert_int_equal(pocket.granules, LEAST);
+	assert_int_equal(pieces->granules, LEAST);
 }
 
 static void threads_share(void **state)
@@ -137,11 +141,11 @@ static void threads_share(void **state)
 	hak_space.threads = 4;
 	for (int i = 0; i < 4; i++)
 		put_new(1);
-	assert_int_equal(pocket.granules, LEAST / 4);
+	assert_int_equal(pieces->granules, LEAST / 4);
 	hak_space.threads = 1000;
 	pocket_tick(&pocket); /* looks at the allowance */
 	put_new(1);
-	assert_int_equal(pocket.granules, 1);
+	assert_int_equal(pieces->granules, 1);
 	hak_space.threads = before;
 }
 
@@ -156,7 +160,7 @@ static void oldest_goes_first(void **state)
 		put(l[i]);
 	assert_int_equal(atomic_load(&l[0]->state), LARGE_UNUSED);
 	for (unsigned i = POCKET_DEPTH; i > 0; i--)
-		assert_ptr_equal(pocket_take(&pocket, 1), l[i]);
+		assert_ptr_equal(pocket_take(&pocket, POCKET_PIECES, 1), l[i]);
 	assert_true(pocket_is_empty(&pocket));
 	for (unsigned i = 1; i <= POCKET_DEPTH; i++)
 		large_release(l[i]);
@@ -183,11 +187,11 @@ static void fresh_pieces_stay(void **state)
 	pocket_tick(&pocket);
 	sleep_ms(5);
 	pocket_tick(&pocket);
-	assert_int_equal(pocket.granules, 1);
+	assert_int_equal(pieces->granules, 1);
 	hak_settings.purge_delay_ms = -1;
 	sleep_ms(5);
 	pocket_tick(&pocket);
-	assert_int_equal(pocket.granules, 1);
+	assert_int_equal(pieces->granules, 1);
 }
 
 static void nothing_kept_where_nothing_is(void **state)
@@ -211,7 +215,7 @@ static void nothing_kept_where_nothing_is(void **state)
 	assert_true(pocket_is_empty(&pocket));
 	hak_settings = before;
 	put_new(1);
-	assert_int_equal(pocket.granules, 1);
+	assert_int_equal(pieces->granules, 1);
 }
 
 /* Rather than that clean memory becomes resident; not where dirty memory serves. */
@@ -226,12 +230,12 @@ static void yields_to_other_uses(void **state)
 	put(l[0]);
 	put(l[1]);
 	pocket_yield(&pocket, 1);
-	assert_int_equal(pocket.granules, 1);
+	assert_int_equal(pieces->granules, 1);
 	for (unsigned i = 2; i < 10; i++)
 		large_free(NULL, l[i]);
 	assert_true(hak_space.dirty >= 8);
 	pocket_yield(&pocket, 1);
-	assert_int_equal(pocket.granules, 1);
+	assert_int_equal(pieces->granules, 1);
 	pocket_yield(&pocket, 8);
 	assert_true(pocket_is_empty(&pocket));
 	pocket_yield(&pocket, 8);
@@ -259,12 +263,211 @@ static void check_finds_what_is_wrong(void **state)
 {
 	put_new(2);
 	assert_null(pocket_check(&pocket));
-	pocket.granules++;
+	pieces->granules++;
 	assert_non_null(pocket_check(&pocket));
-	pocket.granules--;
+	pieces->granules--;
 	atomic_store(&pocket.piece[1][0]->state, LARGE_LIVE);
 	assert_non_null(pocket_check(&pocket));
 	atomic_store(&pocket.piece[1][0]->state, LARGE_FREED);
+	assert_null(pocket_check(&pocket));
+}
+
+/* ---- spans ---- */
+
+/* Not out of the pocket. */
+static struct large *take_span(unsigned granules)
+{
+	bool zero;
+	struct large *l = large_alloc(NULL, granules * GRANULE - 100, 16, &zero);
+
+	assert_non_null(l);
+	assert_null(l->span.ss);
+	assert_int_equal(l->span.granules, granules);
+	return l;
+}
+
+static struct large *take_kept(unsigned granules)
+{
+	return pocket_take(&pocket, POCKET_SPANS, granules);
+}
+
+static void freed_span_serves_next_request(void **state)
+{
+	struct large *l = take_span(12);
+	uintptr_t base = base_of(l);
+	uint64_t hits = hak_bigcache_stats.hits;
+	bool zero;
+
+	memset(l->span.base, 1, l->usable);
+	put(l);
+	assert_false(large_free(&pocket, l));
+	assert_null(large_of(base));
+	assert_int_equal(spans->granules, 12);
+	assert_int_equal(space_big(), 12);
+	assert_true(bigcache_is_empty());
+	l = large_alloc(&pocket, LARGE_BIG_MIN + 1, 16, &zero);
+	assert_true(base_of(l) == base && !zero);
+	assert_ptr_equal(large_of(base), l);
+	assert_int_equal(hak_bigcache_stats.hits, hits);
+	assert_true(pocket_is_empty(&pocket));
+	large_clear(l);
+	assert_int_equal(((char *)l->span.base)[0], 0);
+	assert_int_equal(((char *)l->span.base)[l->usable - 1], 0);
+	large_free(NULL, l);
+	assert_int_equal(space_big(), 0);
+}
+
+static void span_serves_two_thirds_but_not_less(void **state)
+{
+	struct large *l = take_span(24);
+
+	put(l);
+	assert_null(take_kept(12));
+	assert_null(take_kept(28));
+	assert_null(take_kept(POCKET_SPAN_LAST));
+	assert_null(take_kept(POCKET_SPAN_LAST + LARGE_BIG_STEP));
+	assert_ptr_equal(take_kept(16), l);
+	pocket_put(&pocket, l);
+	assert_ptr_equal(take_kept(24), l);
+	pocket_put(&pocket, l);
+}
+
+/* Pieces and spans of eight granules are two things. */
+static void sorts_are_kept_apart(void **state)
+{
+	struct large *piece = take(POCKET_LENGTHS), *span = take_span(POCKET_SPAN_FIRST);
+
+	put(piece);
+	put(span);
+	assert_ptr_equal(take_kept(POCKET_SPAN_FIRST), span);
+	assert_ptr_equal(pocket_take(&pocket, POCKET_PIECES, POCKET_LENGTHS), piece);
+	pocket_put(&pocket, span);
+	pocket_put(&pocket, piece);
+}
+
+static void longer_spans_are_bigcaches(void **state)
+{
+	put(take_span(POCKET_SPAN_LAST));
+	assert_int_equal(spans->granules, POCKET_SPAN_LAST);
+	put(take_span(POCKET_SPAN_LAST + LARGE_BIG_STEP));
+	assert_int_equal(spans->granules, POCKET_SPAN_LAST);
+	assert_false(bigcache_is_empty());
+}
+
+static void spans_are_bounded_by_what_lives(void **state)
+{
+	struct large *l[SPANS];
+
+	for (unsigned i = 0; i < SPANS; i++)
+		l[i] = take_span(16);
+	for (unsigned i = 0; i < SPANS; i++) {
+		size_t most = space_big() / PART_BIG;
+		put(l[i]);
+		assert_true(spans->granules <= (most > POCKET_SPAN_LAST ? most : POCKET_SPAN_LAST));
+	}
+	assert_true(spans->granules >= POCKET_SPAN_LAST - 16);
+	assert_int_equal(space_big(), spans->granules);
+	assert_false(bigcache_is_empty());
+}
+
+static void threads_share_spans(void **state)
+{
+	size_t before = hak_space.threads;
+
+	hak_space.threads = 4;
+	put(take_span(12)); /* a fourth of 36 is less */
+	assert_true(pocket_is_empty(&pocket));
+	bigcache_release(0);
+	assert_int_equal(pocket_reserve(), 36);
+	put(take_span(POCKET_SPAN_FIRST));
+	assert_int_equal(spans->granules, POCKET_SPAN_FIRST);
+	hak_space.threads = 5;
+	assert_int_equal(pocket_reserve(), 0);
+	hak_space.threads = before;
+}
+
+/* To the system, not to BigCache, where they would be new again. */
+static void stale_spans_go(void **state)
+{
+	hak_settings.purge_delay_ms = 1;
+	put(take_span(8));
+	put(take_span(12));
+	for (int i = 0; i < 500 && !pocket_is_empty(&pocket); i++) {
+		sleep_ms(1);
+		pocket_tick(&pocket);
+	}
+	assert_true(pocket_is_empty(&pocket));
+	assert_true(bigcache_is_empty());
+	assert_int_equal(space_big(), 0);
+}
+
+/* A request that neither finds takes what both have. */
+static void spans_join_those_in_bigcache(void **state)
+{
+	struct large *l[2], *both;
+	bool zero;
+
+	hak_settings.purge_delay_ms = 60000;
+	both = take_span(32);
+	large_free(NULL, both);
+	l[0] = take_span(16); /* out of the same, which is cut */
+	l[1] = take_span(16);
+	assert_true(base_of(l[1]) == base_of(l[0]) + 16 * GRANULE);
+	put(l[0]);
+	large_free(NULL, l[1]);
+	assert_int_equal(spans->granules, 16);
+	both = large_alloc(&pocket, 32 * GRANULE, 16, &zero);
+	assert_ptr_equal(both->span.base, l[0]->span.base);
+	assert_true(pocket_is_empty(&pocket));
+	assert_null(bigcache_check());
+	large_free(NULL, both);
+}
+
+/* The setting bounds what pockets and BigCache keep together. */
+static void setting_bounds_spans_in_all(void **state)
+{
+	struct large *l[SPANS];
+
+	hak_settings.bigcache_max = 16 * GRANULE;
+	for (unsigned i = 0; i < SPANS; i++)
+		l[i] = take_span(8);
+	for (unsigned i = 0; i < SPANS; i++)
+		put(l[i]);
+	assert_int_equal(spans->granules, 16);
+	assert_true(bigcache_is_empty());
+	hak_settings.bigcache_max = 64 * GRANULE;
+	for (unsigned i = 0; i < SPANS; i++)
+		l[i] = take_span(8);
+	for (unsigned i = 0; i < SPANS; i++)
+		put(l[i]);
+	assert_true(spans->granules + hak_space.kept <= 64);
+	assert_true(hak_space.kept >= 16);
+}
+
+static void l25_off_keeps_no_spans(void **state)
+{
+	hak_settings.bigcache_l25 = false;
+	put(take_span(8));
+	put(take_span(POCKET_SPAN_LAST));
+	assert_true(pocket_is_empty(&pocket));
+	assert_int_equal(pocket_reserve(), 0);
+	hak_settings.bigcache_l25 = true;
+	put(take_span(8));
+	assert_int_equal(spans->granules, 8);
+}
+
+static void check_finds_what_is_wrong_with_spans(void **state)
+{
+	struct large *l = take_span(8);
+
+	put(l);
+	assert_null(pocket_check(&pocket));
+	large_set_keeper(l, KEPT_BIGCACHE);
+	assert_non_null(pocket_check(&pocket));
+	large_set_keeper(l, KEPT_POCKET);
+	spans->granules += LARGE_BIG_STEP;
+	assert_non_null(pocket_check(&pocket));
+	spans->granules -= LARGE_BIG_STEP;
 	assert_null(pocket_check(&pocket));
 }
 
@@ -284,6 +487,17 @@ int main(void)
 		cmocka_unit_test_setup(yields_to_other_uses, start),
 		cmocka_unit_test_setup(flushed_heap_keeps_nothing, start),
 		cmocka_unit_test_setup(check_finds_what_is_wrong, start),
+		cmocka_unit_test_setup(freed_span_serves_next_request, start),
+		cmocka_unit_test_setup(span_serves_two_thirds_but_not_less, start),
+		cmocka_unit_test_setup(sorts_are_kept_apart, start),
+		cmocka_unit_test_setup(longer_spans_are_bigcaches, start),
+		cmocka_unit_test_setup(spans_are_bounded_by_what_lives, start),
+		cmocka_unit_test_setup(threads_share_spans, start),
+		cmocka_unit_test_setup(stale_spans_go, start),
+		cmocka_unit_test_setup(spans_join_those_in_bigcache, start),
+		cmocka_unit_test_setup(setting_bounds_spans_in_all, start),
+		cmocka_unit_test_setup(l25_off_keeps_no_spans, start),
+		cmocka_unit_test_setup(check_finds_what_is_wrong_with_spans, start),
 	};
 
 	return UNIT_RUN(tests);
