@@ -281,12 +281,10 @@ static size_t allowance(void) {
 	/* A part of what lives, and of what is set: pockets keep theirs of it. */
 	size_t live = space_big() * GRANULE, part = min_size(live / 4 << cache.regret, live);
 	size_t pockets = pocket_reserve() * GRANULE, max = hak_settings.bigcache_max;
+	if (max == BIGCACHE_AUTO)
+		max = max_size(FLOOR << REGRET_MAX, cache.automatic_max);
 	size_t most = max_size(FLOOR << cache.regret, part - min_size(pockets, part));
-	if (max != BIGCACHE_AUTO)
-		return min_size(most, max - min_size(pockets, max)) / GRANULE;
-	if (most > FLOOR << REGRET_MAX)
-		most = max_size(FLOOR << REGRET_MAX, min_size(most, cache.automatic_max));
-	return most / GRANULE;
+	return min_size(most, max - min_size(pockets, max)) / GRANULE;
 }
 
 /* Takes the first `granules` of a kept span; the rest goes back. */
