@@ -200,7 +200,7 @@ void space_guard(void) {
 }
 
 static bool map_region(struct kind *kind) {
-	if (hak_space.superslabs == 0 && kind == &space.plain && map_first_region())
+	if (space.all == NULL && kind == &space.plain && map_first_region())
 		return true;
 	size_t n = hak_space.superslabs / 4;
 	n = n < 1 ? 1 : n > REGION_MAX ? REGION_MAX : n;

@@ -9,6 +9,7 @@
 
 #include "base/settings.h"
 #include "common.h"
+#include "os/os.h"
 #include "space/pagemap.h"
 #include "space/purge.h"
 
@@ -237,6 +238,21 @@ static void rebuild_files_everything_again(void **state)
 	assert_int_equal(hak_space.superslabs, 0);
 }
 
+static void emptied_again_and_again_maps_no_more(void **state)
+{
+	size_t mapped = 0;
+
+	for (unsigned i = 0; i < MANY; i++) {
+		struct span span = take(1);
+		span_free(&span, 1);
+		purge_all(0);
+		assert_int_equal(hak_space.superslabs, 0);
+		if (i == 0)
+			mapped = os_mapped();
+		assert_int_equal(os_mapped(), mapped);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -251,6 +267,7 @@ int main(void)
 		cmocka_unit_test_setup(huge_page_never_fits_roomy_spans, start_empty),
 		cmocka_unit_test_setup(huge_page_fits_if_asked_for, start_empty),
 		cmocka_unit_test_setup(rebuild_files_everything_again, start_empty),
+		cmocka_unit_test_setup(emptied_again_and_again_maps_no_more, start_empty),
 	};
 
 	return UNIT_RUN(tests);
