@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "abi/entry.h"
+#include "abi/fork.h"
 #include "abi/lifecycle.h"
 #include "front/sampling.h"
 #include "front/secure.h"
@@ -143,7 +144,7 @@ API int hak_profile_start(size_t mean) {
 	if (mean == 0 || mean > HAK_GIB)
 		return EINVAL;
 	lifecycle_init();
-	lifecycle_repair_if_due();
+	fork_repair_if_due();
 	int saved = errno;
 	bool done = sample_start(mean, NULL);
 	errno = saved;
@@ -151,7 +152,7 @@ API int hak_profile_start(size_t mean) {
 }
 
 API void hak_profile_stop(void) {
-	lifecycle_repair_if_due();
+	fork_repair_if_due();
 	sample_stop();
 }
 
@@ -163,7 +164,7 @@ API int hak_profile_write(const char *path) {
 
 /* Whoever uses a heap comes by here before it takes a lock. */
 static struct locked_heap *of_public(hak_heap_t *heap) {
-	lifecycle_repair_if_due();
+	fork_repair_if_due();
 	return (struct locked_heap *)(void *)heap;
 }
 
@@ -180,7 +181,7 @@ static void *heap_alloc(hak_heap_t *heap, size_t size, size_t align, bool zero) 
 
 API hak_heap_t *hak_heap_new(void) {
 	lifecycle_init();
-	lifecycle_repair_if_due();
+	fork_repair_if_due();
 	struct locked_heap *lh = locked_heap_new();
 	if (lh == NULL)
 		errno = ENOMEM;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "abi/conf_check.h"
+#include "abi/fork.h"
 #include "abi/lifecycle.h"
 #include "base/bits.h"
 #include "hakmem.h"
@@ -16,7 +17,7 @@
 /* Who asks before the first allocation learns that there is nothing. */
 static void begin(void) {
 	lifecycle_init();
-	lifecycle_repair_if_due();
+	fork_repair_if_due();
 }
 
 API int hak_stats_get(struct hak_stats *stats, size_t size) {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "abi/fork.h"
 #include "abi/libc.h"
 #include "abi/lifecycle.h"
 #include "base/settings.h"
@@ -116,7 +117,7 @@ HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 		return;
 	struct heap *h = hak_tcache.heap;
 	if (h == NULL) {
-		lifecycle_repair_if_due();
+		fork_repair_if_due();
 		if (!sample_has_blocks() && free_short(NULL, pagemap_lookup((uintptr_t)ptr), ptr))
 			return;
 	}
@@ -205,7 +206,7 @@ void *entry_realloc(void *ptr, size_t size) {
 		return ptr;
 	if (HAK_LIKELY(small != 0 && size - 1 < PTRDIFF_MAX))
 		return realloc_copy(ptr, small, size);
-	lifecycle_repair_if_due();
+	fork_repair_if_due();
 	size_t old;
 	enum block_found found = block_usable_size(OP_REALLOC, ptr, &old);
 	if (HAK_UNLIKELY(found == BLOCK_FOREIGN && !is_libcs(OP_REALLOC, ptr)))

@@ -2,30 +2,22 @@
 #include "abi/lifecycle.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <sys/single_threaded.h>
 #include <unistd.h>
 
 #include "abi/conf.h"
 #include "abi/descriptor.h"
+#include "abi/fork.h"
 #include "base/settings.h"
 #include "front/alloc.h"
 #include "front/background.h"
 #include "front/bigcache.h"
-#include "front/guard.h"
-#include "front/large.h"
-#include "front/quarantine.h"
 #include "front/secure.h"
 #include "front/watch.h"
 #include "observe/crash.h"
 #include "observe/profile.h"
-#include "observe/sample.h"
 #include "observe/stats.h"
 #include "os/os.h"
-#include "slab/mosaic.h"
-#include "slab/pool.h"
-#include "space/meta.h"
-#include "space/purge.h"
 
 /* Registers a destructor for the end of the thread, without a pthread key: a process may use all of
    those itself. */
@@ -43,15 +35,14 @@ static struct {
 	bool settings_loaded;
 	bool has_main;            /* a thread attached while it was alone */
 	_Atomic bool has_fork_handlers;
-	bool was_threaded;        /* there were other threads when fork was called */
-	bool repair_due;          /* in a child of a thread that was alone, inside a slow path */
 	_Atomic(struct locked_heap *) late;
 } process;
 
 /* ---- process ---- */
 
 /* The thread attaches anew at its next slow path. */
-static void forsake_heap(struct tcache *t) {
+void lifecycle_forsake_heap(void) {
+	struct tcache *t = &hak_tcache;
 	heap_forsake(t->heap); /* which has emptied the bins */
 	t->tag = 0;
 	t->heap = NULL;
@@ -70,12 +61,9 @@ static void load_settings(char *const *env) {
 	secure_init();
 	if (hak_settings.secure == 0 || hak_tcache.heap == NULL)
 		return;
-	forsake_heap(&hak_tcache);
+	lifecycle_forsake_heap();
 	process.has_main = false; /* it is still alone */
 }
-
-static void fork_prepare(void);
-static void fork_child(void);
 
 /* At the first allocation of the process, so that in the child ours run before any handler that
    allocates. */
@@ -118,7 +106,7 @@ __attribute__((constructor(101))) static void constructor(int argc, char **argv,
 /* Linked with -z initfirst, it also runs after the destructors of the other libraries. */
 __attribute__((destructor(101))) static void destructor(void) {
 	background_stop();
-	lifecycle_repair_if_due();
+	fork_repair_if_due();
 	profile_end();
 	if (hak_settings.stats != STATS_OFF)
 		stats_end();
@@ -188,18 +176,13 @@ static void detach(struct tcache *t) {
 	heap_retire(h);
 }
 
-static void repair_shared(void);
-
-void lifecycle_repair_if_due(void) {
-	if (HAK_LIKELY(!process.repair_due))
-		return;
-	process.repair_due = false;
-	repair_shared();
+struct lock *lifecycle_lock(void) {
+	return &process.lock;
 }
 
 HAK_NOINLINE static struct heap *attach(void) {
 	struct tcache *t = &hak_tcache;
-	lifecycle_repair_if_due();
+	fork_repair_if_due();
 	if (t->torn_down)
 		return NULL;
 	lifecycle_init();
@@ -226,88 +209,4 @@ HAK_NOINLINE static struct heap *attach(void) {
 struct heap *lifecycle_heap(void) {
 	struct heap *h = hak_tcache.heap;
 	return HAK_LIKELY(h != NULL) ? h : attach();
-}
-
-/* ---- fork ----
- *
- * No lock is taken before fork: a thread that holds libc's stdio lock may be waiting for one of
- * ours, and fork waits for stdio. So the child finds our memory as it was at one instant (each
- * thread stopped somewhere, none having seen what another did later) and repairs it: a structure
- * whose lock was held is rebuilt from what is written before it, and the heaps of the threads that
- * are gone are retired. When fork was called in a signal handler that interrupted this very thread
- * inside a slow path, the thread's own heap is forsaken: it starts anew, and the interrupted call, if the
- * handler returns to it, goes on with the old one. That is safe only if there was no other thread: then
- * only that call can hold a lock, and it will release it when it goes on, so nothing is rebuilt unless the
- * child asks for memory before that. (With threads POSIX leaves a child no more than async-signal-safe
- * calls; it may not return into malloc.)
- */
-
-static void repair(struct lock *l, void (*rebuild)(void)) {
-	if (!lock_is_held(l))
-		return;
-	lock_reset(l);
-	if (rebuild != NULL)
-		rebuild();
-}
-
-/* Any lock but those of the purge thread and of fork itself. */
-static bool holds_locks(void) {
-	for (unsigned sc = 0; sc < SC_COUNT; sc++)
-		if (lock_is_held(pool_lock(sc)))
-			return true;
-	return lock_is_held(slab_lock()) || lock_is_held(mosaic_lock()) || lock_is_held(space_lock()) ||
-		lock_is_held(large_lock()) || lock_is_held(bigcache_lock()) || lock_is_held(quarantine_lock()) ||
-		lock_is_held(guard_lock()) || lock_is_held(heap_registry_lock()) || lock_is_held(pagemap_lock()) ||
-		lock_is_held(meta_lock()) || lock_is_held(stats_lock()) || lock_is_held(&process.lock) ||
-		locked_heap_holds_locks() || sample_holds_locks();
-}
-
-static void repair_shared(void) {
-	for (unsigned sc = 0; sc < SC_COUNT; sc++)
-		if (lock_is_held(pool_lock(sc))) {
-			lock_reset(pool_lock(sc));
-			pool_reset(sc);
-		}
-	repair(slab_lock(), slab_rebuild);
-	repair(mosaic_lock(), mosaic_reset);
-	repair(space_lock(), superslab_rebuild);
-	purge_after_fork();
-	repair(large_lock(), large_reset);
-	repair(bigcache_lock(), bigcache_reset);
-	repair(quarantine_lock(), quarantine_reset);
-	repair(guard_lock(), guard_reset);
-	repair(heap_registry_lock(), heap_registry_reset);
-	repair(pagemap_lock(), NULL);
-	repair(meta_lock(), meta_reset);
-	repair(stats_lock(), NULL);
-	repair(&process.lock, NULL);
-	locked_heap_repair_after_fork();
-	sample_after_fork();
-}
-
-/* By the signal handler that calls fork, amid a call of ours. Not all of them mark the heap busy: those that
-   resize a block where it is, or look inside, only take locks, which tells while there is no other thread. */
-static bool is_interrupted(bool alone) {
-	return (hak_tcache.heap != NULL && hak_tcache.heap->busy) || (alone && holds_locks());
-}
-
-/* The purge thread is not one the C library knows of. If this very thread was interrupted, the other may be
-   waiting for it: then it has nothing half done that matters. */
-static void fork_prepare(void) {
-	bool alone = background_hold() || is_interrupted(true);
-	process.was_threaded = !__libc_single_threaded || !alone;
-}
-
-static void fork_child(void) {
-	struct heap *mine = hak_tcache.heap;
-	bool interrupted = is_interrupted(!process.was_threaded);
-	background_after_fork();
-	if (interrupted && mine != NULL)
-		forsake_heap(&hak_tcache);
-	if (process.was_threaded) {
-		repair_shared();
-		heap_repair_after_fork(mine);
-	} else {
-		process.repair_due |= interrupted;
-	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lifecycle: the process's first block, a thread's first and last, fork.
+ * Lifecycle: the process's first block, a thread's first and last.
  *
  *   thread:  inert (zeroed TLS) -> attached at its first slow path -> torn down at its exit
  *
@@ -27,8 +27,10 @@ void lifecycle_thread_exit(void);
 /* Makes sure the process is set up. lifecycle_heap does it by itself. */
 void lifecycle_init(void);
 
-/* In a fork child that was forked by a handler amid a call of ours: sets right what that call left half
-   done. Whoever takes a lock without a heap asks first; lifecycle_heap does it by itself. */
-void lifecycle_repair_if_due(void);
+/* The calling thread, which has a heap, leaves it as it is, and attaches anew at its next slow path. */
+void lifecycle_forsake_heap(void);
+
+/* Guards the making of what the process has one of. */
+struct lock *lifecycle_lock(void);
 
 #endif

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "abi/entry.h"
+#include "abi/fork.h"
 #include "abi/lifecycle.h"
 #include "observe/stats.h"
 #include "os/os.h"
@@ -123,7 +124,7 @@ ABI int mallopt(int param, int value) {
 }
 
 ABI struct mallinfo2 mallinfo2(void) {
-	lifecycle_repair_if_due();
+	fork_repair_if_due();
 	return stats_mallinfo2();
 }
 
@@ -143,14 +144,14 @@ ABI struct mallinfo mallinfo(void) {
 }
 
 ABI void malloc_stats(void) {
-	lifecycle_repair_if_due();
+	fork_repair_if_due();
 	stats_print();
 }
 
 ABI int malloc_info(int options, FILE *stream) {
 	if (options != 0)
 		return EINVAL; /* as glibc does, not as its manual says */
-	lifecycle_repair_if_due();
+	fork_repair_if_due();
 	return stats_print_xml(stream);
 }
 

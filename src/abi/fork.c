@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+#include "abi/fork.h"
+
+#include <sys/single_threaded.h>
+
+#include "abi/lifecycle.h"
+#include "front/background.h"
+#include "front/bigcache.h"
+#include "front/guard.h"
+#include "front/large.h"
+#include "front/locked_heap.h"
+#include "front/quarantine.h"
+#include "observe/sample.h"
+#include "observe/stats.h"
+#include "slab/mosaic.h"
+#include "slab/pool.h"
+#include "space/meta.h"
+#include "space/pagemap.h"
+#include "space/purge.h"
+#include "space/superslab.h"
+
+bool hak_fork_repair_due;
+static bool was_threaded; /* there were other threads when fork was called */
+
+static void repair(struct lock *l, void (*rebuild)(void)) {
+	if (!lock_is_held(l))
+		return;
+	lock_reset(l);
+	if (rebuild != NULL)
+		rebuild();
+}
+
+/* Any lock but those of the purge thread and of fork itself. */
+static bool holds_locks(void) {
+	for (unsigned sc = 0; sc < SC_COUNT; sc++)
+		if (lock_is_held(pool_lock(sc)))
+			return true;
+	return lock_is_held(slab_lock()) || lock_is_held(mosaic_lock()) || lock_is_held(space_lock()) ||
+		lock_is_held(large_lock()) || lock_is_held(bigcache_lock()) || lock_is_held(quarantine_lock()) ||
+		lock_is_held(guard_lock()) || lock_is_held(heap_registry_lock()) || lock_is_held(pagemap_lock()) ||
+		lock_is_held(meta_lock()) || lock_is_held(stats_lock()) || lock_is_held(lifecycle_lock()) ||
+		locked_heap_holds_locks() || sample_holds_locks();
+}
+
+static void repair_shared(void) {
+	for (unsigned sc = 0; sc < SC_COUNT; sc++)
+		if (lock_is_held(pool_lock(sc))) {
+			lock_reset(pool_lock(sc));
+			pool_reset(sc);
+		}
+	repair(slab_lock(), slab_rebuild);
+	repair(mosaic_lock(), mosaic_reset);
+	repair(space_lock(), superslab_rebuild);
+	purge_after_fork();
+	repair(large_lock(), large_reset);
+	repair(bigcache_lock(), bigcache_reset);
+	repair(quarantine_lock(), quarantine_reset);
+	repair(guard_lock(), guard_reset);
+	repair(heap_registry_lock(), heap_registry_reset);
+	repair(pagemap_lock(), NULL);
+	repair(meta_lock(), meta_reset);
+	repair(stats_lock(), NULL);
+	repair(lifecycle_lock(), NULL);
+	locked_heap_repair_after_fork();
+	sample_after_fork();
+}
+
+void fork_repair(void) {
+	hak_fork_repair_due = false;
+	repair_shared();
+}
+
+/* By the signal handler that calls fork, amid a call of ours. Not all of them mark the heap busy: those that
+   resize a block where it is, or look inside, only take locks, which tells while there is no other thread. */
+static bool is_interrupted(bool alone) {
+	return (hak_tcache.heap != NULL && hak_tcache.heap->busy) || (alone && holds_locks());
+}
+
+/* The purge thread is not one the C library knows of. If this very thread was interrupted, the other may be
+   waiting for it: then it has nothing half done that matters. */
+void fork_prepare(void) {
+	bool alone = background_hold() || is_interrupted(true);
+	was_threaded = !__libc_single_threaded || !alone;
+}
+
+void fork_child(void) {
+	struct heap *mine = hak_tcache.heap;
+	bool interrupted = is_interrupted(!was_threaded);
+	background_after_fork();
+	if (interrupted && mine != NULL)
+		lifecycle_forsake_heap();
+	if (was_threaded) {
+		repair_shared();
+		heap_repair_after_fork(mine);
+	} else {
+		hak_fork_repair_due |= interrupted;
+	}
+}

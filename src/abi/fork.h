@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fork.
+ *
+ * No lock is taken before fork: a thread that holds libc's stdio lock may be waiting for one of
+ * ours, and fork waits for stdio. So the child finds our memory as it was at one instant (each
+ * thread stopped somewhere, none having seen what another did later) and repairs it: a structure
+ * whose lock was held is rebuilt from what is written before it, and the heaps of the threads that
+ * are gone are retired. When fork was called in a signal handler that interrupted this very thread
+ * inside a slow path, the thread's own heap is forsaken: it starts anew, and the interrupted call, if the
+ * handler returns to it, goes on with the old one. That is safe only if there was no other thread: then
+ * only that call can hold a lock, and it will release it when it goes on, so nothing is rebuilt unless the
+ * child asks for memory before that. (With threads POSIX leaves a child no more than async-signal-safe
+ * calls; it may not return into malloc.)
+ */
+#ifndef HAK_ABI_FORK_H
+#define HAK_ABI_FORK_H
+
+#include <stdbool.h>
+
+#include "base/compiler.h"
+
+/* What libc calls around fork; in the parent background_release. */
+void fork_prepare(void);
+void fork_child(void);
+
+/* In a child that was forked by a handler amid a call of ours: sets right what that call left half done. */
+void fork_repair(void);
+extern HAK_HIDDEN bool hak_fork_repair_due;
+
+/* Whoever takes a lock without a heap asks first; lifecycle_heap does it by itself. */
+HAK_INLINE void fork_repair_if_due(void) {
+	if (HAK_UNLIKELY(hak_fork_repair_due))
+		fork_repair();
+}
+
+#endif
