@@ -60,7 +60,7 @@ void *entry_alloc(size_t size, size_t align, bool zero) {
 
 void *entry_alloc_as(size_t size, size_t align, unsigned kind) {
 	void *p = entry_alloc(size, align, false);
-	if (secure_is_on() && p != NULL)
+	if ((secure_is_on() || hak_settings.guard_rate != 0) && p != NULL)
 		secure_set_kind(p, (enum block_kind)kind);
 	return p;
 }
