@@ -43,7 +43,7 @@ extern begin_catch_fn begin_catch __asm__("__cxa_begin_catch") __attribute__((we
 extern end_catch_fn end_catch __asm__("__cxa_end_catch") __attribute__((weak));
 
 extern HAK_HIDDEN const char hak_landing_pad[];
-extern HAK_HIDDEN int hak_call_guarded(void (*fn)(void));
+extern HAK_HIDDEN int hak_call_guarded(void (*fn)(void *), void *arg);
 HAK_HIDDEN _Unwind_Reason_Code hak_personality(int version, _Unwind_Action actions,
                                                _Unwind_Exception_Class class,
                                                struct _Unwind_Exception *exception,
@@ -99,7 +99,9 @@ __asm__(".text\n"
 #endif
         "sub $8, %rsp\n"
         ".cfi_adjust_cfa_offset 8\n"
-        "call *%rdi\n"
+        "mov %rdi, %rax\n"
+        "mov %rsi, %rdi\n"
+        "call *%rax\n"
         "mov $1, %eax\n"
         "jmp 1f\n"
         ".globl hak_landing_pad\n"
@@ -129,7 +131,9 @@ __asm__(".text\n"
         ".cfi_adjust_cfa_offset 16\n"
         ".cfi_offset 29, -16\n"
         ".cfi_offset 30, -8\n"
-        "blr x0\n"
+        "mov x2, x0\n"
+        "mov x0, x1\n"
+        "blr x2\n"
         "mov w0, #1\n"
         "b 1f\n"
         ".globl hak_landing_pad\n"
@@ -146,15 +150,15 @@ __asm__(".text\n"
         ".size hak_call_guarded, .-hak_call_guarded\n");
 #endif
 
-bool call_catching(void (*fn)(void)) {
-	return hak_call_guarded(fn) != 0;
+bool call_catching(void (*fn)(void *), void *arg) {
+	return hak_call_guarded(fn, arg) != 0;
 }
 
 #else
 
 /* On other machines an exception passes through to the caller. */
-bool call_catching(void (*fn)(void)) {
-	fn();
+bool call_catching(void (*fn)(void *), void *arg) {
+	fn(arg);
 	return true;
 }
 

@@ -11,7 +11,7 @@
    look-up; NULL: there is none. */
 void *cxx_find(const char *mangled);
 
-/* Calls `fn`. False: it threw, and the exception is over. */
-bool call_catching(void (*fn)(void));
+/* Calls `fn` with `arg`. False: it threw, and the exception is over. */
+bool call_catching(void (*fn)(void *arg), void *arg);
 
 #endif

@@ -5,6 +5,10 @@
  * a way to throw std::bad_alloc) is looked for then.
  *
  * Each operator is a function of its own: programs and tools compare the addresses of new and new[].
+ *
+ * A program may replace some of them. The standard then has the others call its own, so ours do: new[], and new that
+ * does not throw, go by the plain new; delete[], and delete with a size, by the plain delete; with an alignment
+ * likewise.
  */
 #include <stdlib.h>
 
@@ -55,8 +59,16 @@ static bool call_throwing(new_handler handler) {
 	return true;
 }
 
+static void call_handler(void *arg) {
+	(*(new_handler *)arg)();
+}
+
+static bool call_handler_catching(new_handler handler) {
+	return call_catching(call_handler, &handler);
+}
+
 /* As the standard asks: the handler is called until it frees enough, throws, or is gone. With
-   call_catching, one that throws has given up. */
+   call_handler_catching, one that throws has given up. */
 static void *new_failed(size_t size, size_t align, unsigned kind, bool (*call)(new_handler)) {
 	new_handler handler;
 	while ((handler = current_handler()) != NULL && call(handler)) {
@@ -75,7 +87,7 @@ HAK_COLD static void *new_or_throw(size_t size, size_t align, unsigned kind) {
 }
 
 HAK_COLD static void *new_or_null(size_t size, size_t align, unsigned kind) {
-	return new_failed(size, align, kind, call_catching);
+	return new_failed(size, align, kind, call_handler_catching);
 }
 
 /* NULL: out of memory. */
@@ -108,39 +120,142 @@ HAK_INLINE void *new_nothrow(size_t size, unsigned kind) {
 	ret name params __asm__(mangled); \
 	HAK_EXPORT ret name params body
 
-OPERATOR(void *, op_new, "_Znw" SZ, (size_t size), { return new_plain(size, KIND_NEW); })
-OPERATOR(void *, op_new_array, "_Zna" SZ, (size_t size), { return new_plain(size, KIND_NEW_ARRAY); })
-OPERATOR(void *, op_new_nothrow, "_Znw" SZ "RKSt9nothrow_t", (size_t size, const void *tag),
-         { return new_nothrow(size, KIND_NEW); })
-OPERATOR(void *, op_new_array_nothrow, "_Zna" SZ "RKSt9nothrow_t", (size_t size, const void *tag),
-         { return new_nothrow(size, KIND_NEW_ARRAY); })
-OPERATOR(void *, op_new_aligned, "_Znw" SZ "St11align_val_t", (size_t size, size_t align),
-         { return new_aligned(size, align, KIND_NEW); })
-OPERATOR(void *, op_new_array_aligned, "_Zna" SZ "St11align_val_t", (size_t size, size_t align),
-         { return new_aligned(size, align, KIND_NEW_ARRAY); })
-OPERATOR(void *, op_new_aligned_nothrow, "_Znw" SZ "St11align_val_tRKSt9nothrow_t",
-         (size_t size, size_t align, const void *tag), { return new_aligned_nothrow(size, align, KIND_NEW); })
-OPERATOR(void *, op_new_array_aligned_nothrow, "_Zna" SZ "St11align_val_tRKSt9nothrow_t",
-         (size_t size, size_t align, const void *tag), { return new_aligned_nothrow(size, align, KIND_NEW_ARRAY); })
+/* One that others go by: `own_##name` is ours whatever happens, `seen_##name` the one that the process uses. */
+#define BASE_OPERATOR(ret, name, mangled, params, body) \
+	OPERATOR(ret, name, mangled, params, body) \
+	extern __typeof__(name) own_##name __attribute__((alias(mangled))) HAK_HIDDEN; \
+	extern __typeof__(name) seen_##name __asm__(mangled) __attribute__((visibility("default")));
+#define IS_REPLACED(name) HAK_UNLIKELY(are_two((const void *)seen_##name, (const void *)own_##name))
 
-OPERATOR(void, op_delete, "_ZdlPv", (void *p), { entry_release_as(p, KIND_NEW); })
-OPERATOR(void, op_delete_array, "_ZdaPv", (void *p), { entry_release_as(p, KIND_NEW_ARRAY); })
-OPERATOR(void, op_delete_sized, "_ZdlPv" SZ, (void *p, size_t size), { entry_release_sized(p, size, 0, KIND_NEW); })
-OPERATOR(void, op_delete_array_sized, "_ZdaPv" SZ, (void *p, size_t size),
-         { entry_release_sized(p, size, 0, KIND_NEW_ARRAY); })
-OPERATOR(void, op_delete_nothrow, "_ZdlPvRKSt9nothrow_t", (void *p, const void *tag),
-         { entry_release_as(p, KIND_NEW); })
-OPERATOR(void, op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", (void *p, const void *tag),
-         { entry_release_as(p, KIND_NEW_ARRAY); })
-OPERATOR(void, op_delete_aligned, "_ZdlPvSt11align_val_t", (void *p, size_t align),
-         { entry_release_as(p, KIND_NEW); })
-OPERATOR(void, op_delete_array_aligned, "_ZdaPvSt11align_val_t", (void *p, size_t align),
-         { entry_release_as(p, KIND_NEW_ARRAY); })
-OPERATOR(void, op_delete_sized_aligned, "_ZdlPv" SZ "St11align_val_t",
-         (void *p, size_t size, size_t align), { entry_release_sized(p, size, align, KIND_NEW); })
-OPERATOR(void, op_delete_array_sized_aligned, "_ZdaPv" SZ "St11align_val_t",
-         (void *p, size_t size, size_t align), { entry_release_sized(p, size, align, KIND_NEW_ARRAY); })
+/* Compilers take it that two names are two functions. */
+HAK_INLINE bool are_two(const void *seen, const void *own) {
+	__asm__("" : "+r"(seen));
+	return seen != own;
+}
+
+BASE_OPERATOR(void *, op_new, "_Znw" SZ, (size_t size), { return new_plain(size, KIND_NEW); })
+BASE_OPERATOR(void *, op_new_aligned, "_Znw" SZ "St11align_val_t", (size_t size, size_t align),
+              { return new_aligned(size, align, KIND_NEW); })
+BASE_OPERATOR(void *, op_new_array, "_Zna" SZ, (size_t size), {
+	if (IS_REPLACED(op_new))
+		return seen_op_new(size);
+	return new_plain(size, KIND_NEW_ARRAY);
+})
+BASE_OPERATOR(void *, op_new_array_aligned, "_Zna" SZ "St11align_val_t", (size_t size, size_t align), {
+	if (IS_REPLACED(op_new_aligned))
+		return seen_op_new_aligned(size, align);
+	return new_aligned(size, align, KIND_NEW_ARRAY);
+})
+
+/* A program's own operator, which may throw where NULL is wanted. */
+struct attempt {
+	void *(*plain)(size_t size);
+	void *(*aligned)(size_t size, size_t align);
+	size_t size, align;
+	void *result;
+};
+
+static void attempt(void *arg) {
+	struct attempt *a = arg;
+	a->result = a->plain != NULL ? a->plain(a->size) : a->aligned(a->size, a->align);
+}
+
+HAK_COLD static void *attempt_plain(void *(*fn)(size_t size), size_t size) {
+	struct attempt a = { .plain = fn, .size = size };
+	return call_catching(attempt, &a) ? a.result : NULL;
+}
+
+HAK_COLD static void *attempt_aligned(void *(*fn)(size_t size, size_t align), size_t size, size_t align) {
+	struct attempt a = { .aligned = fn, .size = size, .align = align };
+	return call_catching(attempt, &a) ? a.result : NULL;
+}
+
+OPERATOR(void *, op_new_nothrow, "_Znw" SZ "RKSt9nothrow_t", (size_t size, const void *tag), {
+	if (IS_REPLACED(op_new))
+		return attempt_plain(seen_op_new, size);
+	return new_nothrow(size, KIND_NEW);
+})
+OPERATOR(void *, op_new_array_nothrow, "_Zna" SZ "RKSt9nothrow_t", (size_t size, const void *tag), {
+	if (IS_REPLACED(op_new_array) || IS_REPLACED(op_new))
+		return attempt_plain(seen_op_new_array, size);
+	return new_nothrow(size, KIND_NEW_ARRAY);
+})
+OPERATOR(void *, op_new_aligned_nothrow, "_Znw" SZ "St11align_val_tRKSt9nothrow_t",
+         (size_t size, size_t align, const void *tag), {
+	if (IS_REPLACED(op_new_aligned))
+		return attempt_aligned(seen_op_new_aligned, size, align);
+	return new_aligned_nothrow(size, align, KIND_NEW);
+})
+OPERATOR(void *, op_new_array_aligned_nothrow, "_Zna" SZ "St11align_val_tRKSt9nothrow_t",
+         (size_t size, size_t align, const void *tag), {
+	if (IS_REPLACED(op_new_array_aligned) || IS_REPLACED(op_new_aligned))
+		return attempt_aligned(seen_op_new_array_aligned, size, align);
+	return new_aligned_nothrow(size, align, KIND_NEW_ARRAY);
+})
+
+BASE_OPERATOR(void, op_delete, "_ZdlPv", (void *p), { entry_release_as(p, KIND_NEW); })
+BASE_OPERATOR(void, op_delete_aligned, "_ZdlPvSt11align_val_t", (void *p, size_t align),
+              { entry_release_as(p, KIND_NEW); })
+BASE_OPERATOR(void, op_delete_array, "_ZdaPv", (void *p), {
+	if (IS_REPLACED(op_delete))
+		seen_op_delete(p);
+	else
+		entry_release_as(p, KIND_NEW_ARRAY);
+})
+BASE_OPERATOR(void, op_delete_array_aligned, "_ZdaPvSt11align_val_t", (void *p, size_t align), {
+	if (IS_REPLACED(op_delete_aligned))
+		seen_op_delete_aligned(p, align);
+	else
+		entry_release_as(p, KIND_NEW_ARRAY);
+})
+
+OPERATOR(void, op_delete_sized, "_ZdlPv" SZ, (void *p, size_t size), {
+	if (IS_REPLACED(op_delete))
+		seen_op_delete(p);
+	else
+		entry_release_sized(p, size, 0, KIND_NEW);
+})
+OPERATOR(void, op_delete_array_sized, "_ZdaPv" SZ, (void *p, size_t size), {
+	if (IS_REPLACED(op_delete_array) || IS_REPLACED(op_delete))
+		seen_op_delete_array(p);
+	else
+		entry_release_sized(p, size, 0, KIND_NEW_ARRAY);
+})
+OPERATOR(void, op_delete_nothrow, "_ZdlPvRKSt9nothrow_t", (void *p, const void *tag), {
+	if (IS_REPLACED(op_delete))
+		seen_op_delete(p);
+	else
+		entry_release_as(p, KIND_NEW);
+})
+OPERATOR(void, op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", (void *p, const void *tag), {
+	if (IS_REPLACED(op_delete_array) || IS_REPLACED(op_delete))
+		seen_op_delete_array(p);
+	else
+		entry_release_as(p, KIND_NEW_ARRAY);
+})
+OPERATOR(void, op_delete_sized_aligned, "_ZdlPv" SZ "St11align_val_t", (void *p, size_t size, size_t align), {
+	if (IS_REPLACED(op_delete_aligned))
+		seen_op_delete_aligned(p, align);
+	else
+		entry_release_sized(p, size, align, KIND_NEW);
+})
+OPERATOR(void, op_delete_array_sized_aligned, "_ZdaPv" SZ "St11align_val_t", (void *p, size_t size, size_t align), {
+	if (IS_REPLACED(op_delete_array_aligned) || IS_REPLACED(op_delete_aligned))
+		seen_op_delete_array_aligned(p, align);
+	else
+		entry_release_sized(p, size, align, KIND_NEW_ARRAY);
+})
 OPERATOR(void, op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t",
-         (void *p, size_t align, const void *tag), { entry_release_as(p, KIND_NEW); })
+         (void *p, size_t align, const void *tag), {
+	if (IS_REPLACED(op_delete_aligned))
+		seen_op_delete_aligned(p, align);
+	else
+		entry_release_as(p, KIND_NEW);
+})
 OPERATOR(void, op_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t",
-         (void *p, size_t align, const void *tag), { entry_release_as(p, KIND_NEW_ARRAY); })
+         (void *p, size_t align, const void *tag), {
+	if (IS_REPLACED(op_delete_array_aligned) || IS_REPLACED(op_delete_aligned))
+		seen_op_delete_array_aligned(p, align);
+	else
+		entry_release_as(p, KIND_NEW_ARRAY);
+})
