@@ -9,6 +9,7 @@ enum {
 	INITIAL_BYTES = 4096,
 	MAX_BYTES = 512 * 1024,
 	MAX_GROWN = 2 * 1024 * 1024,
+	OWN_GROWN = 128 * 1024, /* of each band, whatever others want: bins that are large enough seldom miss */
 	MIN_BLOCKS = 16,
 	INITIAL_BLOCKS = 64,
 	MAX_BLOCKS = 1024,
@@ -108,7 +109,8 @@ unsigned policy_rescore(struct policy *p, unsigned owner) {
 	if (hak_settings.policy == POLICY_AUTO)
 		choose(p, owner);
 	for (unsigned b = 0; b < POLICY_BANDS; b++) {
-		bool idle = p->score[b] < all / IDLE_PART, in_the_way = p->score[b] < needed / NEEDIER;
+		bool idle = p->score[b] < all / IDLE_PART;
+		bool in_the_way = p->score[b] < needed / NEEDIER && p->grown[b] > OWN_GROWN;
 		if (p->grown[b] == 0 || !(idle || in_the_way))
 			continue;
 		shrunk |= 1u << b;
@@ -157,7 +159,8 @@ unsigned policy_growth(struct policy *p, unsigned sc, unsigned capacity) {
 	for (unsigned b = 0; b < POLICY_BANDS; b++)
 		grown += p->grown[b];
 	size_t wanted = min_size((size_t)capacity * 2, policy_max_capacity(sc)) - capacity;
-	size_t more = min_size(wanted, grown < most ? (most - grown) / size : 0);
+	size_t left = grown < most ? most - grown : 0, own = OWN_GROWN - min_size(p->grown[band], OWN_GROWN);
+	size_t more = min_size(wanted, max_size(left, most != 0 ? own : 0) / size);
 	if (more < wanted)
 		p->refused |= (uint8_t)(1u << band);
 	p->grown[band] += (uint32_t)(more * size);

@@ -10,8 +10,9 @@
  *
  * `auto` promotes C7 and the two others with the highest score; one that is promoted is replaced only by
  * one that is a quarter better. Promoted bands may use all of the bytes and keep one more slab warm; the
- * others three quarters. A band that is hardly used any longer loses what its bins have grown by, and so does
- * one that a needier promoted band stands before. The other profiles promote once and for all.
+ * others three quarters; some each has for itself. A band that is hardly used any longer loses what its bins have
+ * grown by, and so does one that has more than its own while a needier promoted one goes without. The other profiles
+ * promote once and for all.
  *
  * A heap's policy is its thread's, touched on slow paths only.
  */

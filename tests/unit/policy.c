@@ -55,6 +55,8 @@ static void growth_repeated_reaches_maximum(void **state)
 	}
 }
 
+enum { OWN = 128 << 10 };
+
 /* Bytes by which all bins have grown when none grows any longer. */
 static size_t grow_all(struct policy *p, unsigned *capacity)
 {
@@ -78,7 +80,7 @@ static void growth_all_classes_bounded_in_bytes(void **state)
 	for (int profile = POLICY_AUTO; profile <= POLICY_TINYPLUS_ALL; profile++) {
 		struct policy p = fresh((enum policy_profile)profile);
 		unsigned capacity[SC_COUNT];
-		assert_in_range(grow_all(&p, capacity), 1, 2 * HAK_MIB);
+		assert_in_range(grow_all(&p, capacity), 1, 2 * HAK_MIB + POLICY_BANDS * OWN);
 	}
 }
 
@@ -200,10 +202,29 @@ static void band_before_needier_one_shrinks(void **state)
 	struct policy p = fresh(POLICY_TINYPLUS_ALL);
 
 	p.grown[3] = 2 * HAK_MIB;
+	p.grown[5] = OWN;
 	assert_int_equal(use(&p, share, 10), 0);
 	assert_int_equal(policy_growth(&p, 10, 64), 0);
 	assert_int_equal(use(&p, share, 1), 1 << 3);
 	assert_true(policy_growth(&p, 10, 64) > 0);
+}
+
+/* A bin that is large enough misses seldom: that it does is no reason to take its bytes. */
+static void band_keeps_its_own_bytes(void **state)
+{
+	static const unsigned share[POLICY_BANDS] = {0, 0, 0, 1, 0, 20, 0, 5};
+	struct policy p = fresh(POLICY_TINYPLUS_ALL);
+
+	p.grown[7] = 2 * HAK_MIB;
+	assert_true(policy_growth(&p, 4, 64) > 0);
+	p.grown[5] = p.grown[3] = OWN;
+	assert_int_equal(policy_growth(&p, 4, 64), 0);
+	assert_int_equal(policy_growth(&p, 10, 64), 0);
+	assert_int_equal(use(&p, share, 1), 0);
+	assert_int_equal(p.grown[3], OWN);
+	p.grown[3]++;
+	assert_int_equal(policy_growth(&p, 10, 64), 0);
+	assert_int_equal(use(&p, share, 1), 1 << 3);
 }
 
 static void carve_any_class_at_most_page_and_bin(void **state)
@@ -243,6 +264,7 @@ int main(void)
 		cmocka_unit_test(auto_little_better_replaces_nothing),
 		cmocka_unit_test(band_out_of_use_shrinks),
 		cmocka_unit_test(band_before_needier_one_shrinks),
+		cmocka_unit_test(band_keeps_its_own_bytes),
 	};
 
 	return UNIT_RUN(tests);
