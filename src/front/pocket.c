@@ -59,10 +59,11 @@ HAK_NOINLINE static void drop_one(struct pocket *p, enum pocket_sort sort) {
 	give_back(pop_oldest(p, sort, most_kept(p, sort)));
 }
 
-/* What a background thread is to give back must not wait for another. */
+/* What a background thread is to give back must not wait for another; nor what another needs below a limit, if
+   it is much. */
 static bool keeps_nothing(enum pocket_sort sort) {
 	return hak_settings.purge_delay_ms == 0 || secure_is_on() || hak_settings.background ||
-		(sort == POCKET_SPANS && !hak_settings.bigcache_l25);
+		(sort == POCKET_SPANS && (!hak_settings.bigcache_l25 || hak_settings.limit != 0));
 }
 
 /* Granules that all pockets together may keep, but for MOST. Relaxed: counts. */

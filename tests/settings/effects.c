@@ -397,7 +397,7 @@ static void bigcache_keeps_an_eighth_of_memory(void **state)
 	value_of("", "free_of", "90");
 	assert_true(total_of("bigcache") > 64 << 20);
 	value_of("LIMIT=512M", "free_of", "90");
-	assert_in_range(total_of("bigcache"), 48 << 20, 64 << 20); /* of one length, pockets keep less than they may */
+	assert_in_range(total_of("bigcache"), 56 << 20, 64 << 20);
 }
 
 static void limit_lets_one_block_grow(void **state)

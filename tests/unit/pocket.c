@@ -444,7 +444,7 @@ static void setting_bounds_spans_in_all(void **state)
 	assert_true(hak_space.kept >= 16);
 }
 
-static void l25_off_keeps_no_spans(void **state)
+static void l25_off_or_limit_keeps_no_spans(void **state)
 {
 	hak_settings.bigcache_l25 = false;
 	put(take_span(8));
@@ -452,6 +452,10 @@ static void l25_off_keeps_no_spans(void **state)
 	assert_true(pocket_is_empty(&pocket));
 	assert_int_equal(pocket_reserve(), 0);
 	hak_settings.bigcache_l25 = true;
+	hak_settings.limit = HAK_GIB;
+	put(take_span(8));
+	assert_true(pocket_is_empty(&pocket));
+	hak_settings.limit = 0;
 	put(take_span(8));
 	assert_int_equal(spans->granules, 8);
 }
@@ -496,7 +500,7 @@ int main(void)
 		cmocka_unit_test_setup(stale_spans_go, start),
 		cmocka_unit_test_setup(spans_join_those_in_bigcache, start),
 		cmocka_unit_test_setup(setting_bounds_spans_in_all, start),
-		cmocka_unit_test_setup(l25_off_keeps_no_spans, start),
+		cmocka_unit_test_setup(l25_off_or_limit_keeps_no_spans, start),
 		cmocka_unit_test_setup(check_finds_what_is_wrong_with_spans, start),
 	};
 
