@@ -41,7 +41,7 @@ static struct {
 /* ---- process ---- */
 
 /* The thread attaches anew at its next slow path. */
-void lifecycle_forsake_heap(void) {
+HAK_COLD void lifecycle_forsake_heap(void) {
 	struct tcache *t = &hak_tcache;
 	heap_forsake(t->heap); /* which has emptied the bins */
 	t->tag = 0;
@@ -112,7 +112,7 @@ __attribute__((destructor(101))) static void destructor(void) {
 		stats_end();
 }
 
-struct locked_heap *lifecycle_late_heap(void) {
+HAK_COLD struct locked_heap *lifecycle_late_heap(void) {
 	struct locked_heap *lh = atomic_load_explicit(&process.late, memory_order_acquire);
 	if (lh != NULL)
 		return lh;
@@ -176,7 +176,7 @@ static void detach(struct tcache *t) {
 	heap_retire(h);
 }
 
-struct lock *lifecycle_lock(void) {
+HAK_COLD struct lock *lifecycle_lock(void) {
 	return &process.lock;
 }
 

@@ -10,6 +10,8 @@
  * does not throw, go by the plain new; delete[], and delete with a size, by the plain delete; with an alignment
  * likewise.
  */
+#include <dlfcn.h>
+#include <link.h>
 #include <stdlib.h>
 
 #include "abi/catch.h"
@@ -120,30 +122,42 @@ HAK_INLINE void *new_nothrow(size_t size, unsigned kind) {
 	ret name params __asm__(mangled); \
 	HAK_EXPORT ret name params body
 
-/* One that others go by: `own_##name` is ours whatever happens, `seen_##name` the one that the process uses. */
+/* The address that the process takes for a symbol. In C a compiler may say that it is the function below. */
+#if defined(__x86_64__)
+#define SEE(fn, mangled) __asm__("mov " mangled "@GOTPCREL(%%rip), %0" : "=r"(fn))
+#elif defined(__aarch64__)
+#define SEE(fn, mangled) \
+	__asm__("adrp %0, :got:" mangled "\n\tldr %0, [%0, :got_lo12:" mangled "]" : "=r"(fn))
+#else
+#define SEE(fn, mangled) ((fn) = NULL) /* each form serves itself */
+#endif
+
+/* One that others go by: `own_##name` is ours whatever happens. */
 #define BASE_OPERATOR(ret, name, mangled, params, body) \
 	OPERATOR(ret, name, mangled, params, body) \
 	extern __typeof__(name) own_##name __attribute__((alias(mangled))) HAK_HIDDEN; \
-	extern __typeof__(name) seen_##name __asm__(mangled) __attribute__((visibility("default")));
-#define IS_REPLACED(name) HAK_UNLIKELY(are_two((const void *)seen_##name, (const void *)own_##name))
+	HAK_INLINE __typeof__(name) *seen_##name(void) { \
+		__typeof__(name) *fn; \
+		SEE(fn, mangled); \
+		return fn; \
+	}
 
-/* Compilers take it that two names are two functions. */
-HAK_INLINE bool are_two(const void *seen, const void *own) {
-	__asm__("" : "+r"(seen));
-	return seen != own;
-}
+/* Which of them the program has of its own, as bits. Constant from our constructor on, before which no C++ runs. */
+enum { NEW = 1, NEW_ARRAY = 2, DELETE = 4, DELETE_ARRAY = 8, ALIGNED = 4 /* bits further */ };
+static unsigned replaced;
+#define IS_REPLACED(bits) HAK_UNLIKELY((replaced & (bits)) != 0)
 
 BASE_OPERATOR(void *, op_new, "_Znw" SZ, (size_t size), { return new_plain(size, KIND_NEW); })
 BASE_OPERATOR(void *, op_new_aligned, "_Znw" SZ "St11align_val_t", (size_t size, size_t align),
               { return new_aligned(size, align, KIND_NEW); })
 BASE_OPERATOR(void *, op_new_array, "_Zna" SZ, (size_t size), {
-	if (IS_REPLACED(op_new))
-		return seen_op_new(size);
+	if (IS_REPLACED(NEW))
+		return seen_op_new()(size);
 	return new_plain(size, KIND_NEW_ARRAY);
 })
 BASE_OPERATOR(void *, op_new_array_aligned, "_Zna" SZ "St11align_val_t", (size_t size, size_t align), {
-	if (IS_REPLACED(op_new_aligned))
-		return seen_op_new_aligned(size, align);
+	if (IS_REPLACED(NEW << ALIGNED))
+		return seen_op_new_aligned()(size, align);
 	return new_aligned(size, align, KIND_NEW_ARRAY);
 })
 
@@ -171,25 +185,25 @@ HAK_COLD static void *attempt_aligned(void *(*fn)(size_t size, size_t align), si
 }
 
 OPERATOR(void *, op_new_nothrow, "_Znw" SZ "RKSt9nothrow_t", (size_t size, const void *tag), {
-	if (IS_REPLACED(op_new))
-		return attempt_plain(seen_op_new, size);
+	if (IS_REPLACED(NEW))
+		return attempt_plain(seen_op_new(), size);
 	return new_nothrow(size, KIND_NEW);
 })
 OPERATOR(void *, op_new_array_nothrow, "_Zna" SZ "RKSt9nothrow_t", (size_t size, const void *tag), {
-	if (IS_REPLACED(op_new_array) || IS_REPLACED(op_new))
-		return attempt_plain(seen_op_new_array, size);
+	if (IS_REPLACED(NEW | NEW_ARRAY))
+		return attempt_plain(seen_op_new_array(), size);
 	return new_nothrow(size, KIND_NEW_ARRAY);
 })
 OPERATOR(void *, op_new_aligned_nothrow, "_Znw" SZ "St11align_val_tRKSt9nothrow_t",
          (size_t size, size_t align, const void *tag), {
-	if (IS_REPLACED(op_new_aligned))
-		return attempt_aligned(seen_op_new_aligned, size, align);
+	if (IS_REPLACED(NEW << ALIGNED))
+		return attempt_aligned(seen_op_new_aligned(), size, align);
 	return new_aligned_nothrow(size, align, KIND_NEW);
 })
 OPERATOR(void *, op_new_array_aligned_nothrow, "_Zna" SZ "St11align_val_tRKSt9nothrow_t",
          (size_t size, size_t align, const void *tag), {
-	if (IS_REPLACED(op_new_array_aligned) || IS_REPLACED(op_new_aligned))
-		return attempt_aligned(seen_op_new_array_aligned, size, align);
+	if (IS_REPLACED((NEW | NEW_ARRAY) << ALIGNED))
+		return attempt_aligned(seen_op_new_array_aligned(), size, align);
 	return new_aligned_nothrow(size, align, KIND_NEW_ARRAY);
 })
 
@@ -197,65 +211,107 @@ BASE_OPERATOR(void, op_delete, "_ZdlPv", (void *p), { entry_release_as(p, KIND_N
 BASE_OPERATOR(void, op_delete_aligned, "_ZdlPvSt11align_val_t", (void *p, size_t align),
               { entry_release_as(p, KIND_NEW); })
 BASE_OPERATOR(void, op_delete_array, "_ZdaPv", (void *p), {
-	if (IS_REPLACED(op_delete))
-		seen_op_delete(p);
+	if (IS_REPLACED(DELETE))
+		seen_op_delete()(p);
 	else
 		entry_release_as(p, KIND_NEW_ARRAY);
 })
 BASE_OPERATOR(void, op_delete_array_aligned, "_ZdaPvSt11align_val_t", (void *p, size_t align), {
-	if (IS_REPLACED(op_delete_aligned))
-		seen_op_delete_aligned(p, align);
+	if (IS_REPLACED(DELETE << ALIGNED))
+		seen_op_delete_aligned()(p, align);
 	else
 		entry_release_as(p, KIND_NEW_ARRAY);
 })
 
 OPERATOR(void, op_delete_sized, "_ZdlPv" SZ, (void *p, size_t size), {
-	if (IS_REPLACED(op_delete))
-		seen_op_delete(p);
+	if (IS_REPLACED(DELETE))
+		seen_op_delete()(p);
 	else
 		entry_release_sized(p, size, 0, KIND_NEW);
 })
 OPERATOR(void, op_delete_array_sized, "_ZdaPv" SZ, (void *p, size_t size), {
-	if (IS_REPLACED(op_delete_array) || IS_REPLACED(op_delete))
-		seen_op_delete_array(p);
+	if (IS_REPLACED(DELETE | DELETE_ARRAY))
+		seen_op_delete_array()(p);
 	else
 		entry_release_sized(p, size, 0, KIND_NEW_ARRAY);
 })
 OPERATOR(void, op_delete_nothrow, "_ZdlPvRKSt9nothrow_t", (void *p, const void *tag), {
-	if (IS_REPLACED(op_delete))
-		seen_op_delete(p);
+	if (IS_REPLACED(DELETE))
+		seen_op_delete()(p);
 	else
 		entry_release_as(p, KIND_NEW);
 })
 OPERATOR(void, op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", (void *p, const void *tag), {
-	if (IS_REPLACED(op_delete_array) || IS_REPLACED(op_delete))
-		seen_op_delete_array(p);
+	if (IS_REPLACED(DELETE | DELETE_ARRAY))
+		seen_op_delete_array()(p);
 	else
 		entry_release_as(p, KIND_NEW_ARRAY);
 })
 OPERATOR(void, op_delete_sized_aligned, "_ZdlPv" SZ "St11align_val_t", (void *p, size_t size, size_t align), {
-	if (IS_REPLACED(op_delete_aligned))
-		seen_op_delete_aligned(p, align);
+	if (IS_REPLACED(DELETE << ALIGNED))
+		seen_op_delete_aligned()(p, align);
 	else
 		entry_release_sized(p, size, align, KIND_NEW);
 })
 OPERATOR(void, op_delete_array_sized_aligned, "_ZdaPv" SZ "St11align_val_t", (void *p, size_t size, size_t align), {
-	if (IS_REPLACED(op_delete_array_aligned) || IS_REPLACED(op_delete_aligned))
-		seen_op_delete_array_aligned(p, align);
+	if (IS_REPLACED((DELETE | DELETE_ARRAY) << ALIGNED))
+		seen_op_delete_array_aligned()(p, align);
 	else
 		entry_release_sized(p, size, align, KIND_NEW_ARRAY);
 })
 OPERATOR(void, op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t",
          (void *p, size_t align, const void *tag), {
-	if (IS_REPLACED(op_delete_aligned))
-		seen_op_delete_aligned(p, align);
+	if (IS_REPLACED(DELETE << ALIGNED))
+		seen_op_delete_aligned()(p, align);
 	else
 		entry_release_as(p, KIND_NEW);
 })
 OPERATOR(void, op_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t",
          (void *p, size_t align, const void *tag), {
-	if (IS_REPLACED(op_delete_array_aligned) || IS_REPLACED(op_delete_aligned))
-		seen_op_delete_array_aligned(p, align);
+	if (IS_REPLACED((DELETE | DELETE_ARRAY) << ALIGNED))
+		seen_op_delete_array_aligned()(p, align);
 	else
 		entry_release_as(p, KIND_NEW_ARRAY);
 })
+
+/* ---- what the program replaced ---- */
+
+#ifdef __GLIBC__
+#pragma weak dladdr1
+
+/* A program that is not position-independent has its own address for an operator whose address it takes: of
+   a jump to ours. */
+static bool is_jump(void *seen) {
+	Dl_info info;
+	void *symbol = NULL;
+	return dladdr1 != NULL && dladdr1(seen, &info, &symbol, RTLD_DL_SYMENT) != 0 && symbol != NULL &&
+		((const ElfW(Sym) *)symbol)->st_shndx == SHN_UNDEF;
+}
+#else
+static bool is_jump(void *seen) {
+	return false;
+}
+#endif
+
+HAK_COLD static void note_another(unsigned bit, void *seen) {
+	if (seen != NULL && !is_jump(seen))
+		replaced |= bit;
+}
+
+#define NOTE(bit, name) \
+	do { \
+		if (HAK_UNLIKELY(seen_##name() != own_##name)) \
+			note_another(bit, (void *)seen_##name()); \
+	} while (0)
+
+/* Here, since later the loader's lock may be held by a thread that waits for the one that asks. */
+HAK_EVERYDAY __attribute__((constructor(102))) static void note_replaced(void) {
+	NOTE(NEW, op_new);
+	NOTE(NEW_ARRAY, op_new_array);
+	NOTE(DELETE, op_delete);
+	NOTE(DELETE_ARRAY, op_delete_array);
+	NOTE(NEW << ALIGNED, op_new_aligned);
+	NOTE(NEW_ARRAY << ALIGNED, op_new_array_aligned);
+	NOTE(DELETE << ALIGNED, op_delete_aligned);
+	NOTE(DELETE_ARRAY << ALIGNED, op_delete_array_aligned);
+}
