@@ -214,7 +214,8 @@ static bool map_region(struct kind *kind) {
 		}
 		kind->region = (uintptr_t)p;
 		kind->region_end = (uintptr_t)p + n * SUPERSLAB;
-		space_guard();
+		if (hak_space.superslabs != 0 || hak_settings.secure != 0)
+			space_guard();
 		return true;
 	}
 	return false;
