@@ -278,7 +278,7 @@ HAK_EVERYDAY void bigcache_init(void) {
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
-	/* A part of what lives, and of what is set: pockets keep theirs of it. */
+	/* A part of what lives, and of the memory there is: pockets keep theirs of both. */
 	size_t live = space_big() * GRANULE, part = min_size(live / 4 << cache.regret, live);
 	size_t pockets = pocket_reserve() * GRANULE, max = hak_settings.bigcache_max;
 	if (max == BIGCACHE_AUTO)
@@ -313,7 +313,7 @@ static struct large *take(size_t granules) {
 	return l != NULL ? cut(l, granules) : NULL;
 }
 
-struct large *bigcache_take(size_t granules) {
+struct large *bigcache_take(size_t granules, bool is_last) {
 	lock_acquire(&cache.lock);
 	struct large *l = take(granules);
 	if (l == NULL && hak_space.kept >= granules && join_all())
@@ -322,7 +322,7 @@ struct large *bigcache_take(size_t granules) {
 		if (!l->untouched)
 			pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
 		hak_bigcache_stats.hits++;
-	} else {
+	} else if (is_last) {
 		hak_bigcache_stats.misses++;
 		regret_miss();
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Heaps in a fork child, which has one thread: see "fork" in abi/lifecycle.c. */
+/* Heaps in a fork child, which has one thread: see abi/fork.h. */
 #include <string.h>
 
 #include "front/heap_slabs.h"
@@ -133,13 +133,9 @@ static bool is_left(const struct heap *h, const struct heap *mine) {
 
 /* Threads that are gone may have stopped between a large block and its count. */
 static void recount_large(void) {
-	size_t big = 0, in_superslabs = 0;
-	for (const struct large_chunk *c = *large_chunks(); c != NULL; c = c->next)
-		for (unsigned i = 0; i < LARGE_CHUNK; i++)
-			if (large_is_counted(&c->large[i]))
-				*(c->large[i].span.ss != NULL ? &in_superslabs : &big) += c->large[i].span.granules;
-	hak_space.big = big;
-	hak_space.large = in_superslabs;
+	struct large_sums sums = large_sum();
+	hak_space.big = sums.big;
+	hak_space.large = sums.in_superslabs;
 }
 
 void heap_repair_after_fork(struct heap *mine) {

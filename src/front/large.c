@@ -39,6 +39,23 @@ void large_reset(void) {
 	larges.made = LARGE_CHUNK;
 }
 
+static bool is_counted(const struct large *l) {
+	/* Relaxed: nothing else runs. */
+	uint32_t state = atomic_load_explicit(&l->state, memory_order_relaxed);
+	if (l->span.ss != NULL)
+		return state != LARGE_UNUSED; /* a quarantine's, too */
+	return state == LARGE_LIVE || (state == LARGE_FREED && large_keeper(l) == KEPT_POCKET);
+}
+
+struct large_sums large_sum(void) {
+	struct large_sums sums = { 0 };
+	for (const struct large_chunk *c = larges.chunks; c != NULL; c = c->next)
+		for (const struct large *l = c->large; l < c->large + LARGE_CHUNK; l++)
+			if (is_counted(l))
+				*(l->span.ss != NULL ? &sums.in_superslabs : &sums.big) += l->span.granules;
+	return sums;
+}
+
 static struct large *take_descriptor_locked(void) {
 	struct list_node *n = larges.unused.first;
 	if (n != NULL) {
@@ -167,9 +184,12 @@ static struct large *take_kept(struct pocket *pocket, size_t granules) {
 	struct large *l = pocket != NULL ? pocket_take_span(pocket, granules) : NULL;
 	if (l != NULL)
 		return l;
-	l = bigcache_take(granules);
-	if (l == NULL && pocket != NULL && pocket_give_spans(pocket))
-		l = bigcache_take(granules);
+	bool more = pocket != NULL && pocket_could_give(pocket, granules);
+	l = bigcache_take(granules, !more);
+	if (l == NULL && more) {
+		pocket_give_spans(pocket);
+		l = bigcache_take(granules, true);
+	}
 	if (l != NULL)
 		count_big((ptrdiff_t)l->span.granules);
 	return l;

@@ -4,7 +4,7 @@
  *
  *   up to 512 KiB              granules of a SuperSlab, next to slabs; a piece, kept in a heap's pocket when freed
  *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in a pocket or in BigCache when freed
- *   2 MiB and more (L2)        likewise, in BigCache
+ *   2 MiB and more (L2)        likewise, in BigCache, but for the shortest
  *
  * Every granule of a live block carries TAG_LARGE and points at the descriptor. The descriptor is the
  * block holder's: fields change only in the calls that are given the block. `state` alone is atomic,
@@ -72,15 +72,6 @@ HAK_INLINE void large_set_keeper(struct large *l, enum large_keeper k) {
 	atomic_store_explicit(&l->kept, (uint8_t)k, memory_order_relaxed);
 }
 
-/* Do hak_space.big and hak_space.large count it? What others do meanwhile makes that a guess. */
-HAK_INLINE bool large_is_counted(const struct large *l) {
-	/* Relaxed, as large_keeper. */
-	uint32_t state = atomic_load_explicit(&l->state, memory_order_relaxed);
-	if (l->span.ss != NULL)
-		return state != LARGE_UNUSED; /* a quarantine's, too */
-	return state == LARGE_LIVE || (state == LARGE_FREED && large_keeper(l) == KEPT_POCKET);
-}
-
 /* For `size` bytes. */
 HAK_INLINE void large_set_usable(struct large *l, size_t size, size_t usable) {
 	l->usable = l->size = usable;
@@ -136,6 +127,12 @@ struct large_chunk {
 
 /* The newest chunk; the others follow by `next`. */
 struct large_chunk *const *large_chunks(void);
+
+/* What hak_space.big and hak_space.large count, by the descriptors. Nothing else may run. */
+struct large_sums {
+	size_t big, in_superslabs; /* granules */
+};
+struct large_sums large_sum(void);
 
 /* A descriptor without a block, and back. Thread-safe. */
 struct large *large_new_descriptor(void);

@@ -59,11 +59,15 @@ HAK_NOINLINE static void drop_one(struct pocket *p, enum pocket_sort sort) {
 	give_back(pop_oldest(p, sort, most_kept(p, sort)));
 }
 
-/* What a background thread is to give back must not wait for another; nor what another needs below a limit, if
-   it is much. */
+/* What is set for BigCache is BigCache's alone, and below a limit another thread may need it. */
+static bool keeps_no_spans(void) {
+	return !hak_settings.bigcache_l25 || hak_settings.bigcache_max != BIGCACHE_AUTO || hak_settings.limit != 0;
+}
+
+/* What a background thread is to give back must not wait for another. */
 static bool keeps_nothing(enum pocket_sort sort) {
 	return hak_settings.purge_delay_ms == 0 || secure_is_on() || hak_settings.background ||
-		(sort == POCKET_SPANS && (!hak_settings.bigcache_l25 || hak_settings.limit != 0));
+		(sort == POCKET_SPANS && keeps_no_spans());
 }
 
 /* Granules that all pockets together may keep, but for MOST. Relaxed: counts. */
@@ -79,7 +83,7 @@ static size_t threads(void) {
 	return max_size(__atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED), 1);
 }
 
-/* That this pocket may keep: a piece of one granule at least. */
+/* That this pocket may keep: if anything, a piece of one granule at least. */
 static size_t allowance(enum pocket_sort sort) {
 	if (keeps_nothing(sort))
 		return 0;
@@ -133,10 +137,14 @@ HAK_NOINLINE static void empty(struct pocket *p, enum pocket_sort sort) {
 		drop_one(p, sort);
 }
 
-bool pocket_give_spans(struct pocket *p) {
-	bool any = pocket_has_any(p, POCKET_SPANS);
+bool pocket_could_give(const struct pocket *p, size_t granules) {
+	/* Relaxed: a hint. */
+	return pocket_has_any(p, POCKET_SPANS) &&
+		__atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED) + p->shelf[POCKET_SPANS].granules >= granules;
+}
+
+void pocket_give_spans(struct pocket *p) {
 	empty(p, POCKET_SPANS);
-	return any;
 }
 
 /* Gives up the stale ones of a length. Their age counts from the first tick on. */

@@ -141,8 +141,11 @@ HAK_INLINE void pocket_yield(struct pocket *p, size_t granules) {
 		pocket_give_way(p, granules);
 }
 
-/* Hands all spans to BigCache. False: there are none. */
-bool pocket_give_spans(struct pocket *p);
+/* Would BigCache have `granules`, in one piece or not, if it had all spans? */
+bool pocket_could_give(const struct pocket *p, size_t granules);
+
+/* Hands it all spans. */
+void pocket_give_spans(struct pocket *p);
 
 /* Gives back what is older than the purge delay. From time to time. */
 void pocket_tick(struct pocket *p);

@@ -184,10 +184,6 @@ static void check_heaps(struct checker *c) {
 
 /* ---- large blocks ---- */
 
-struct large_sums {
-	size_t big, in_superslabs; /* granules */
-};
-
 static void check_large(struct checker *c, struct large *l) {
 	uintptr_t base = (uintptr_t)l->span.base;
 	expect(c, large_keeper(l) == KEPT_NOT, "a cache keeps a live block", l->span.base);
@@ -201,18 +197,12 @@ static void check_large(struct checker *c, struct large *l) {
 	}
 }
 
-static void check_descriptor(struct checker *c, struct large *l, struct large_sums *sums) {
-	if (large_is_counted(l))
-		*(l->span.ss != NULL ? &sums->in_superslabs : &sums->big) += l->span.granules;
-	if (atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE)
-		check_large(c, l);
-}
-
 static void check_larges(struct checker *c) {
-	struct large_sums sums = { 0 };
 	for (struct large_chunk *chunk = *large_chunks(); chunk != NULL; chunk = chunk->next)
 		for (unsigned i = 0; i < LARGE_CHUNK; i++)
-			check_descriptor(c, &chunk->large[i], &sums);
+			if (atomic_load_explicit(&chunk->large[i].state, memory_order_relaxed) == LARGE_LIVE)
+				check_large(c, &chunk->large[i]);
+	struct large_sums sums = large_sum();
 	expect(c, sums.big == space_big() && sums.in_superslabs == hak_space.large,
 	       "the sums over large blocks are wrong", NULL);
 }

@@ -210,13 +210,13 @@ static void bigcache_lost_span_found(void **state)
 	struct large *l = large_of((uintptr_t)big);
 
 	free_block(heap, big);
-	assert_true(l->kept);
+	assert_int_equal(large_keeper(l), KEPT_BIGCACHE);
 	l->span.granules++;
 	assert_found("BigCache");
 	l->span.granules--;
-	l->kept = false;
+	large_set_keeper(l, KEPT_NOT);
 	assert_found("BigCache keeps a span that is not free");
-	l->kept = true;
+	large_set_keeper(l, KEPT_BIGCACHE);
 	assert_int_equal(check(), 0);
 	bigcache_release(0);
 }

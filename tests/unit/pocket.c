@@ -26,7 +26,7 @@ static int start(void **state)
 	hak_settings.use_superslab = true;
 	hak_settings.secure = 0;
 	hak_settings.purge_delay_ms = 60000;
-	hak_settings.bigcache_max = 512 * HAK_MIB;
+	hak_settings.bigcache_max = BIGCACHE_AUTO;
 	pocket_release(&pocket);
 	pieces->most = spans->most = 0;
 	bigcache_release(0);
@@ -423,28 +423,7 @@ static void spans_join_those_in_bigcache(void **state)
 	large_free(NULL, both);
 }
 
-/* The setting bounds what pockets and BigCache keep together. */
-static void setting_bounds_spans_in_all(void **state)
-{
-	struct large *l[SPANS];
-
-	hak_settings.bigcache_max = 16 * GRANULE;
-	for (unsigned i = 0; i < SPANS; i++)
-		l[i] = take_span(8);
-	for (unsigned i = 0; i < SPANS; i++)
-		put(l[i]);
-	assert_int_equal(spans->granules, 16);
-	assert_true(bigcache_is_empty());
-	hak_settings.bigcache_max = 64 * GRANULE;
-	for (unsigned i = 0; i < SPANS; i++)
-		l[i] = take_span(8);
-	for (unsigned i = 0; i < SPANS; i++)
-		put(l[i]);
-	assert_true(spans->granules + hak_space.kept <= 64);
-	assert_true(hak_space.kept >= 16);
-}
-
-static void l25_off_or_limit_keeps_no_spans(void **state)
+static void spans_are_bigcaches_where_it_is_set(void **state)
 {
 	hak_settings.bigcache_l25 = false;
 	put(take_span(8));
@@ -456,6 +435,10 @@ static void l25_off_or_limit_keeps_no_spans(void **state)
 	put(take_span(8));
 	assert_true(pocket_is_empty(&pocket));
 	hak_settings.limit = 0;
+	hak_settings.bigcache_max = HAK_GIB;
+	put(take_span(8));
+	assert_true(pocket_is_empty(&pocket));
+	hak_settings.bigcache_max = BIGCACHE_AUTO;
 	put(take_span(8));
 	assert_int_equal(spans->granules, 8);
 }
@@ -499,8 +482,7 @@ int main(void)
 		cmocka_unit_test_setup(threads_share_spans, start),
 		cmocka_unit_test_setup(stale_spans_go, start),
 		cmocka_unit_test_setup(spans_join_those_in_bigcache, start),
-		cmocka_unit_test_setup(setting_bounds_spans_in_all, start),
-		cmocka_unit_test_setup(l25_off_or_limit_keeps_no_spans, start),
+		cmocka_unit_test_setup(spans_are_bigcaches_where_it_is_set, start),
 		cmocka_unit_test_setup(check_finds_what_is_wrong_with_spans, start),
 	};
 
