@@ -4,7 +4,6 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/background.h"
-#include "front/pocket.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/pagemap.h"
@@ -278,13 +277,13 @@ HAK_EVERYDAY void bigcache_init(void) {
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
-	/* A part of what lives, and of the memory there is: pockets keep theirs of both. */
-	size_t live = space_big() * GRANULE, part = min_size(live / 4 << cache.regret, live);
-	size_t pockets = pocket_reserve() * GRANULE, max = hak_settings.bigcache_max;
+	size_t live = space_big() * GRANULE, max = hak_settings.bigcache_max;
 	if (max == BIGCACHE_AUTO)
 		max = max_size(FLOOR << REGRET_MAX, cache.automatic_max);
-	size_t most = max_size(FLOOR << cache.regret, part - min_size(pockets, part));
-	return min_size(most, max - min_size(pockets, max)) / GRANULE;
+	size_t most = max_size(FLOOR << cache.regret, min_size(live / 4 << cache.regret, live));
+	most = min_size(most, max) / GRANULE;
+	/* Relaxed: a hint. What pockets keep is kept of the same. */
+	return most - min_size(__atomic_load_n(&hak_space.pocketed, __ATOMIC_RELAXED), most);
 }
 
 /* Takes the first `granules` of a kept span; the rest goes back. */

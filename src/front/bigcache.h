@@ -9,7 +9,7 @@
  * the dirty memory serves any size, and little of it is enough. Spans are binned by granules: one bin per
  * count up to EXACT, then eight per doubling.
  *
- * What is kept is bounded in bytes (an allowance that follows the live bytes, less what pockets may keep, under
+ * What is kept is bounded in bytes (an allowance that follows the live bytes, less what pockets keep, under
  * HAKMEM_BIGCACHE_MAX) and in age (the purge delay): the oldest goes first, back to the system.
  *
  * Tags of a kept span: all TAG_LARGE as when it was live (`untouched`); or, once it was cut or joined, its

@@ -136,6 +136,9 @@ static void recount_large(void) {
 	struct large_sums sums = large_sum();
 	hak_space.big = sums.big;
 	hak_space.large = sums.in_superslabs;
+	hak_space.pocketed = 0;
+	for (const struct heap *h = heap_registry(); h != NULL; h = h->next)
+		hak_space.pocketed += h->pocket.shelf[POCKET_SPANS].granules;
 }
 
 void heap_repair_after_fork(struct heap *mine) {

@@ -92,11 +92,6 @@ static size_t allowance(enum pocket_sort sort) {
 	return min_size(mine, min_size(max, MOST[sort]));
 }
 
-size_t pocket_reserve(void) {
-	size_t mine = allowance(POCKET_SPANS);
-	return mine >= POCKET_SPAN_FIRST ? mine * threads() : 0;
-}
-
 /* Makes room for a block. False: there is none for it. */
 static bool make_room(struct pocket *p, const struct large *l) {
 	enum pocket_sort sort = pocket_sort_of(l);

@@ -82,6 +82,8 @@ HAK_INLINE struct large *pocket_pop(struct pocket *p, enum pocket_sort sort, siz
 	p->shelf[sort].counts -= (uint64_t)1 << 8 * length;
 	struct large *l = pocket_row(p, sort, length)[pocket_count(p, sort, length)];
 	p->shelf[sort].granules -= (uint32_t)l->span.granules;
+	if (sort == POCKET_SPANS)
+		count_shared(&hak_space.pocketed, -l->span.granules);
 	large_set_keeper(l, KEPT_NOT);
 	return l;
 }
@@ -124,6 +126,8 @@ HAK_INLINE void pocket_push(struct pocket *p, enum pocket_sort sort, struct larg
 	pocket_row(p, sort, length)[pocket_count(p, sort, length)] = l;
 	p->shelf[sort].counts += (uint64_t)1 << 8 * length;
 	p->shelf[sort].granules += (uint32_t)l->span.granules;
+	if (sort == POCKET_SPANS)
+		count_shared(&hak_space.pocketed, l->span.granules);
 	if (l->freed_ms != 0)
 		l->freed_ms = 0; /* pocket_tick sets it: the clock costs more than all this */
 	large_set_keeper(l, KEPT_POCKET);
@@ -152,9 +156,6 @@ void pocket_tick(struct pocket *p);
 
 /* Gives back everything. */
 void pocket_release(struct pocket *p);
-
-/* Granules of spans that all pockets together may keep. */
-size_t pocket_reserve(void);
 
 /* NULL, or what is wrong with its books. */
 const char *pocket_check(const struct pocket *p);

@@ -170,7 +170,7 @@ static size_t check_classes(struct checker *c, const struct heap *h) {
 }
 
 static void check_heaps(struct checker *c) {
-	size_t slabs = 0;
+	size_t slabs = 0, pocketed = 0;
 	for (const struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		size_t n = check_classes(c, h);
 		expect(c, n == h->slabs || h->forsaken, "a heap has not as many slabs as it says", h);
@@ -178,7 +178,9 @@ static void check_heaps(struct checker *c) {
 		if (wrong != NULL)
 			say(c, wrong, h);
 		slabs += n;
+		pocketed += h->pocket.shelf[POCKET_SPANS].granules;
 	}
+	expect(c, pocketed == hak_space.pocketed, "the sum over pockets is wrong", NULL);
 	expect(c, slabs == c->slabs, "the heaps' lists do not hold the slabs that have an owner", NULL);
 }
 

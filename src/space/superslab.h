@@ -74,7 +74,8 @@ struct space_stats {
 	size_t dirty_most, live_most; /* the most there were at a time */
 	size_t kept;     /* in BigCache, under its lock; the next is under neither */
 	size_t retained_most; /* of those, and free ones of SuperSlabs */
-	size_t threads;  /* that have a heap; not under the lock */
+	size_t pocketed; /* granules of `big` in pockets; not under the lock, as */
+	size_t threads;  /* that have a heap */
 	size_t locks, waits; /* times the lock was taken, and of those after waiting */
 };
 extern struct space_stats hak_space;
