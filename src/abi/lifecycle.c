@@ -40,7 +40,6 @@ static struct {
 
 /* ---- process ---- */
 
-/* The thread attaches anew at its next slow path. */
 HAK_COLD void lifecycle_forsake_heap(void) {
 	struct tcache *t = &hak_tcache;
 	heap_forsake(t->heap); /* which has emptied the bins */

@@ -51,6 +51,17 @@ static void put(struct large *l)
 	assert_null(pocket_check(&pocket));
 }
 
+/* With something in it, which a second free does not find. */
+static void put_written(struct large *l)
+{
+	uintptr_t base = base_of(l);
+
+	memset(l->span.base, 1, l->usable);
+	put(l);
+	assert_false(large_free(&pocket, l));
+	assert_null(large_of(base));
+}
+
 static void put_new(unsigned granules)
 {
 	put(take(granules));
@@ -63,10 +74,7 @@ static void freed_piece_serves_next_request(void **state)
 	size_t live = hak_space.live;
 	bool zero;
 
-	memset(l->span.base, 1, l->usable);
-	put(l);
-	assert_false(large_free(&pocket, l));
-	assert_null(large_of(base));
+	put_written(l);
 	assert_int_equal(pieces->granules, 1);
 	assert_int_equal(hak_space.live, live);
 	l = large_alloc(&pocket, SC_MAX_SIZE + 1, 16, &zero);
@@ -298,10 +306,7 @@ static void freed_span_serves_next_request(void **state)
 	uint64_t hits = hak_bigcache_stats.hits;
 	bool zero;
 
-	memset(l->span.base, 1, l->usable);
-	put(l);
-	assert_false(large_free(&pocket, l));
-	assert_null(large_of(base));
+	put_written(l);
 	assert_int_equal(spans->granules, 12);
 	assert_int_equal(space_big(), 12);
 	assert_true(bigcache_is_empty());
