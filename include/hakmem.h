@@ -233,7 +233,7 @@ struct hak_stats {
 
 	/* since the start */
 	uint64_t bin_misses;                /* requests that found the thread's bin empty */
-	uint64_t refill_spare, refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt,
+	uint64_t refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt,
 	         refill_hole, refill_fresh; /* where blocks came from then */
 	uint64_t full_bins, home_blocks;    /* bins that ran over; blocks that went back to their slabs */
 	uint64_t remote_blocks, remote_batches; /* freed by another thread than their slab's, with a heap */

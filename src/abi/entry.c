@@ -7,6 +7,7 @@
 #include "abi/libc.h"
 #include "abi/lifecycle.h"
 #include "base/settings.h"
+#include "front/bins.h"
 #include "front/reuse.h"
 #include "front/sampling.h"
 #include "front/secure.h"
@@ -50,8 +51,8 @@ HAK_NOINLINE static void *alloc_any(size_t size, size_t align, bool zero, const 
 
 void *entry_alloc(size_t size, size_t align, bool zero) {
 	struct heap *h = hak_tcache.heap;
-	if (size > SC_MAX_SIZE && h != NULL && align <= ALLOC_ALIGN && !zero && !profile_is_due()) {
-		void *p = reuse_alloc(h, size);
+	if (h != NULL && align <= ALLOC_ALIGN && !zero && !profile_is_due()) {
+		void *p = size > SC_MAX_SIZE ? reuse_alloc(h, size) : bin_pop_listed(h, sc_of(size));
 		if (HAK_LIKELY(p != NULL))
 			return p;
 	}
@@ -88,6 +89,8 @@ HAK_NOINLINE static void release_any(void *ptr, unsigned kind, const void *calle
 	struct heap *h = hak_tcache.heap;
 	if (HAK_UNLIKELY(h == NULL) && secure_has_canaries())
 		h = new_heap_to_free();
+	else if (HAK_UNLIKELY(h != NULL && h->busy))
+		h = NULL; /* a signal handler frees amid a slow path: as another thread would */
 	if (h != NULL) {
 		heap_enter(h);
 		h->caller = caller;
@@ -129,7 +132,7 @@ HAK_NOINLINE static bool release_unseen(void *ptr) {
 	struct heap *h = hak_tcache.heap;
 	if (tcache_free_counted(ptr))
 		return true;
-	if (HAK_UNLIKELY(h == NULL || sample_has_blocks()))
+	if (HAK_UNLIKELY(h == NULL || h->busy || sample_has_blocks()))
 		return false;
 	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
 	return e.tag == TAG_LARGE ? reuse_free(h, e.desc, ptr) : free_short(h, e, ptr);

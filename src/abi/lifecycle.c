@@ -43,9 +43,10 @@ static struct {
 HAK_COLD void lifecycle_forsake_heap(void) {
 	struct tcache *t = &hak_tcache;
 	heap_forsake(t->heap); /* which has emptied the bins */
-	t->tag = 0;
+	tcache_count_frees(NULL, TAG_MATCHES_NONE);
+	if (t->forsaken == NULL)
+		t->forsaken = t->heap;
 	t->heap = NULL;
-	t->counted = NULL;
 }
 
 /* If hardening is on, what the loader allocated before came from a heap without it, which is left as it
@@ -135,6 +136,10 @@ void lifecycle_thread_exit(void) {
 	t->torn_down = true;
 	tcache_count_frees(NULL, 0);
 	t->heap = NULL;
+	if (HAK_UNLIKELY(t->forsaken != NULL)) {
+		heap_forget_bins(t->forsaken);
+		memset(t->bin, 0, sizeof t->bin);
+	}
 	if (h == NULL)
 		return;
 	heap_enter(h);
@@ -185,15 +190,15 @@ HAK_NOINLINE static struct heap *attach(void) {
 	if (t->torn_down)
 		return NULL;
 	lifecycle_init();
-	/* Hardening: the cache stays inert, so that every call is out of line. */
-	bool inert = hak_settings.secure != 0;
+	/* Hardened, every call is to be out of line. */
+	bool inert = hak_settings.secure != 0 || t->forsaken != NULL;
 	struct heap *h = heap_acquire(inert ? NULL : t->bin, false);
 	if (h == NULL)
 		return NULL;
 	if (HAK_UNLIKELY(hak_settings.stats == STATS_OPS))
 		heap_count_ops(h, h->bins);
 	t->heap = h;
-	tcache_count_frees(NULL, h->bins == t->bin ? h->tag : 0); /* 0: each free goes out of line */
+	heap_count_frees(h, NULL);
 	watch_look(h);
 	/* The thread must have its heap by now, since this allocates. */
 	if (!t->exit_is_seen && !is_main_thread() && !register_exit(h)) {

@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/bigcache.h"
+#include "front/bins.h"
 #include "front/guard.h"
 #include "front/heap_slabs.h"
 #include "front/locked_heap.h"
@@ -34,32 +35,21 @@ static void *alloc_first(struct heap *h, unsigned sc, size_t align) {
 	return nursery_alloc(sc);
 }
 
-/* Its list leads to what is not the heap's. */
-HAK_COLD static void drop_bin(struct heap *h, unsigned sc) {
-	misuse_end(sc);
-	heap_empty_bin(h, sc);
-}
-
 static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	bool is_zero = false;
-	uintptr_t head = h->bins[sc].head; /* once: a signal handler may come in between, and may free */
-	void *p = bin_take(&h->bins[sc], head);
+	void *p = bin_take(h, sc);
 	if (p == NULL) {
-		misuse_check_end(sc, link_decode(head));
 		p = alloc_first(h, sc, align);
 		if (p != NULL)
 			return p;
 		p = heap_refill(h, sc, &is_zero);
-		guard_count(h, (int64_t)h->classes[sc].capacity - h->bins[sc].room);
+		guard_count(h, bin_count(h, sc) + h->classes[sc].listed);
 	} else {
 		heap_tick(h); /* it may be all that this thread does */
 	}
 	/* What is freed is zeroed from level 1 of hardening on. */
 	if (p != NULL && zero && !is_zero && !secure_is_on())
 		memset(p, 0, hak_size_classes[sc].size);
-	/* Hardened, where the list leads is looked at before anybody goes there. */
-	if (secure_is_on() && HAK_UNLIKELY(!bin_is_sound(&h->bins[sc], h->tag | sc << SC_CODE_SHIFT)))
-		drop_bin(h, sc);
 	return p;
 }
 
@@ -160,22 +150,6 @@ static bool is_own(const struct heap *h, uint32_t tag) {
 	return (tag & ~TAG_CODE_MASK) == h->tag;
 }
 
-static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
-	unsigned sc = slab_class_at(s, block);
-	struct bin *b = &h->bins[sc];
-	/* What others need a hole for is not kept. */
-	if (slab_mosaic(s) != NULL && hak_size_classes[sc].size > MOSAIC_MAX_SIZE) {
-		heap_put_in_mosaic(h, s, block);
-		return;
-	}
-	if (b->room <= 0)
-		heap_make_room(h, sc);
-	b->room--;
-	bin_push(b, block);
-	if (HAK_UNLIKELY(h->sampling != NULL))
-		sampling_freed(h, sc);
-}
-
 bool block_is_locked_heaps(struct slab *s) {
 	/* Acquire: the heap's constant fields. */
 	struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_acquire);
@@ -199,6 +173,23 @@ static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
 		post_one(s, block);
 }
 
+static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
+	unsigned sc = slab_class_at(s, block);
+	struct bin *b = &h->bins[sc];
+	/* What others need a hole for is not kept. */
+	if (slab_mosaic(s) != NULL && hak_size_classes[sc].size > MOSAIC_MAX_SIZE) {
+		heap_put_in_mosaic(h, s, block);
+		return;
+	}
+	void *p = (void *)block;
+	if (!bin_push(b, p) && !(bin_make_room(h, sc) && bin_push(b, p))) {
+		free_remote(NULL, s, block); /* there is no memory for a bin: by way of the inbox */
+		return;
+	}
+	if (HAK_UNLIKELY(h->sampling != NULL))
+		sampling_freed(h, sc);
+}
+
 /* Has its calls ahead of it: kept apart, so that the short way needs no frame. The heap has been entered. */
 HAK_NOINLINE static bool free_to_outbox(struct heap *h, struct slab *s, uintptr_t block) {
 	free_remote(h, s, block);
@@ -212,18 +203,17 @@ HAK_NOINLINE static bool free_without_heap(struct slab *s, uintptr_t block) {
 }
 
 /* Into the bin of its class, if there is room. */
-static bool free_in_mosaic(struct heap *h, const struct slab *s, uintptr_t block) {
+static bool free_in_mosaic(struct heap *h, const struct slab *s, void *ptr) {
+	uintptr_t block = (uintptr_t)ptr;
 	unsigned sc = mosaic_class_at(slab_mosaic(s), block - s->base);
-	struct bin *b = &h->bins[sc];
-	if (sc == 0 || hak_size_classes[sc].size > MOSAIC_MAX_SIZE || b->room <= 0 || h->sampling != NULL)
+	if (sc == 0 || hak_size_classes[sc].size > MOSAIC_MAX_SIZE || h->sampling != NULL)
 		return false;
 	if (block_looks_free(block))
 		return false;
 	heap_enter(h);
-	b->room--;
-	bin_push(b, block);
+	bool done = bin_push(&h->bins[sc], ptr);
 	heap_leave(h);
-	return true;
+	return done;
 }
 
 bool free_short(struct heap *h, struct pagemap_entry e, void *ptr) {
@@ -236,7 +226,7 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr) {
 	if (own != mosaic || (h != NULL ? !reuse_frees_unseen(h) : secure_is_on()))
 		return false;
 	if (own)
-		return free_in_mosaic(h, s, addr);
+		return free_in_mosaic(h, s, ptr);
 	if (!slab_has_own_block(s, addr) || block_looks_free(addr))
 		return false;
 	if (h == NULL)

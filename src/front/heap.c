@@ -7,6 +7,7 @@
 #include "base/probe.h"
 #include "base/settings.h"
 #include "front/bigcache.h"
+#include "front/bins.h"
 #include "front/heap_slabs.h"
 #include "front/holes.h"
 #include "front/misuse.h"
@@ -22,9 +23,6 @@
 
 enum {
 	RECYCLED_TRIES = 4, /* ready slabs looked at for blocks that were in use before */
-	MANY_SWAPS = 8,     /* of bin and spare: worth a larger bin, */
-	SWAPPED_BLOCKS = 32, /* up to here, or to */
-	SWAPPED_BYTES = 8192, /* here: blocks that change places keep their slabs from being empty */
 	GUARD_SLABS = 4 * SUPERSLAB_GRANULES, /* TINY_LARSON_GUARD: slabs a heap takes freely */
 	SHUFFLED = 8,       /* blocks carved at a time, at least, where their order is to be random */
 };
@@ -133,8 +131,7 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 		bins = h->own_bins;
 	seed(h);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		bins[sc] = (struct bin){ .head = heap_bin_end(), .room = h->classes[sc].capacity,
-		                         .magic = hak_size_classes[sc].magic };
+		bins[sc] = bin_empty(&h->classes[sc], sc);
 	__atomic_store_n(&h->bins, bins, __ATOMIC_RELAXED);
 	inbox_open(&h->inbox);
 	return h;
@@ -237,34 +234,34 @@ static struct slab *adopt_slab(struct heap *h, unsigned sc) {
 	return s;
 }
 
-/* Moves the slab's own list to the bin as it is: no walk. */
-static void *take_own_list(struct heap *h, struct bin *b, struct slab *s) {
-	b->head = s->free;
-	b->room = h->classes[s->sc].capacity - (int32_t)s->free_count;
-	s->used += s->free_count;
+/* The beginning of the slab's own list; all of it if it is to stay a list. Meanwhile the slab has none: a signal handler
+   may free. */
+static void *take_own_list(struct heap *h, struct slab *s) {
+	unsigned sc = s->sc, count = s->free_count, n = count;
+	uintptr_t rest = s->free;
+	COUNT(h->count.refill_own);
 	s->free = slab_end(s);
 	s->free_count = 0;
-	COUNT(h->count.refill_own);
-	return bin_pop(b);
-}
-
-/* Links `n` neighbours in the order of their addresses; returns the link to the first. */
-static uintptr_t link_run(const struct slab *s, uintptr_t first, unsigned n) {
-	if (n == 0)
-		return slab_end(s);
-	uintptr_t block = first;
-	for (; n > 1; n--, block += s->block_size)
-		block_set_link(block, link_encode(block + s->block_size));
-	block_set_link(block, slab_end(s));
-	return link_encode(first);
+	s->used += (uint16_t)count;
+	if (s->is_cold && bin_list(h, sc, rest, n))
+		return bin_take_listed(h, sc);
+	n = (unsigned)min_size(n, bin_wants(h, sc));
+	void *p = bin_fill(h, sc, s, &rest, n);
+	if (n == count)
+		bin_check_end(s, rest);
+	else if (rest != slab_end(s) && s->free_count == 0) { /* else it is lost */
+		s->free = rest;
+		s->free_count = (uint16_t)(count - n);
+		s->used -= (uint16_t)(count - n);
+	}
+	return p;
 }
 
 /* Carves the next blocks of the slab: one to hand out, the others for the bin. */
-static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
-	unsigned capacity = h->classes[s->sc].capacity;
-	unsigned n = policy_carve(s->sc, capacity);
+static void *carve(struct heap *h, struct slab *s, bool *zerop) {
+	unsigned n = policy_carve(s->sc, bin_wants(h, s->sc));
 	if (secure_has_canaries())
-		n = (unsigned)max_size(n, SHUFFLED);
+		n = h->classes[s->sc].end != NULL ? (unsigned)max_size(n, SHUFFLED) : 1;
 	n = (unsigned)min_size(n, (size_t)(s->capacity - s->carved));
 	uintptr_t first = s->base + (size_t)s->carved * s->block_size;
 	__atomic_store_n(&s->carved, (uint16_t)(s->carved + n), __ATOMIC_RELAXED);
@@ -273,67 +270,22 @@ static void *carve(struct heap *h, struct bin *b, struct slab *s, bool *zerop) {
 	if (secure_is_on() && !s->fresh_is_zero)
 		memset((void *)first, 0, (size_t)n * s->block_size);
 	if (secure_has_canaries()) {
-		b->head = secure_link_shuffled(h, first, s->block_size, n, slab_end(s));
-		b->room = (int32_t)capacity - (int32_t)n;
-		return bin_pop(b);
+		uintptr_t link = secure_link_shuffled(h, first, s->block_size, n, slab_end(s));
+		return bin_fill(h, s->sc, s, &link, n);
 	}
-	b->head = link_run(s, first + s->block_size, n - 1);
-	b->room = (int32_t)capacity - (int32_t)(n - 1);
 	COUNT(h->warm[sc_band(s->sc)].prefills);
 	*zerop = s->fresh_is_zero;
 	if (!s->fresh_is_zero)
 		block_set_link(first, 0); /* what was here before must not look like a link */
-	return (void *)first;
-}
-
-static void set_spare(struct heap_class *hc, const struct bin *b) {
-	hc->spare = b->head;
-	hc->spare_count = (uint16_t)(hc->capacity - b->room);
-}
-
-/* The bin and the spare blocks are two magazines (Bonwick): a program that frees and allocates around a
-   full bin does not move the same blocks home and back. */
-static void *take_spare(struct heap *h, unsigned sc) {
-	struct heap_class *hc = &h->classes[sc];
-	struct bin *b = &h->bins[sc];
-	uintptr_t head = hc->spare;
-	b->room = hc->capacity - (int32_t)hc->spare_count;
-	hc->spare_count = 0;
-	void *p = bin_take(b, head);
-	if (HAK_UNLIKELY(p == NULL))
-		misuse_check_end(sc, link_decode(head));
-	return p;
-}
-
-void heap_make_room(struct heap *h, unsigned sc) {
-	struct heap_class *hc = &h->classes[sc];
-	sampling_bin_emptied(h, sc);
-	struct bin full = h->bins[sc];
-	heap_empty_bin(h, sc);
-	COUNT(h->count.bin_overflow);
-	if (hc->spare_count == 0) {
-		set_spare(hc, &full);
-		hc->swaps++;
-		return;
-	}
-	hc->overran = true;
-	/* The older blocks go home; but a slab's whole list waits, in its order, to be used. */
-	uintptr_t home = full.head;
-	if (hc->spare_count <= hc->capacity) {
-		home = hc->spare;
-		set_spare(hc, &full);
-	}
-	heap_send_home(h, home);
+	return bin_fill_run(h, s->sc, first, s->block_size, n);
 }
 
 static void grow_bin(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
-	unsigned more = policy_growth(&h->policy, sc, hc->capacity);
-	hc->capacity += (uint16_t)more;
-	h->bins[sc].room += (int32_t)more;
+	bin_resize(h, sc, hc->capacity + policy_growth(&h->policy, sc, hc->capacity));
 }
 
-/* The bin is too small for the program's rhythm if what went home when it ran over is missed now, */
+/* The bin is too small for the program's rhythm if what went home when it ran over is missed now. */
 static void grow_after_overrun(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	if (!hc->overran)
@@ -342,27 +294,10 @@ static void grow_after_overrun(struct heap *h, unsigned sc) {
 	grow_bin(h, sc);
 }
 
-/* or if it changes places with the spare one all the time. */
-static void grow_after_swaps(struct heap *h, unsigned sc) {
-	struct heap_class *hc = &h->classes[sc];
-	size_t bytes = (size_t)hc->capacity * hak_size_classes[sc].size;
-	if (hc->swaps < MANY_SWAPS || (hc->capacity >= SWAPPED_BLOCKS && bytes >= SWAPPED_BYTES))
-		return;
-	hc->swaps = 0;
-	grow_bin(h, sc);
-}
-
-/* Makes the next request of each class take the slow path, by data: its bin becomes the spare. */
+/* Makes the next request of each class take the slow path, by data. */
 static void hide_bins(struct heap *h) {
-	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
-		struct heap_class *hc = &h->classes[sc];
-		struct bin *b = &h->bins[sc];
-		if (hc->spare_count != 0 || b->room >= hc->capacity)
-			continue;
-		sampling_bin_emptied(h, sc);
-		set_spare(hc, b);
-		heap_empty_bin(h, sc);
-	}
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
+		bin_hide(h, sc);
 }
 
 static void delete_if_empty(struct heap *h, struct slab *s) {
@@ -435,17 +370,14 @@ static bool recycle_instead(struct heap *h, struct heap_class *hc) {
 
 /* ---- what settings change ---- */
 
-static void flush_bin(struct heap *h, unsigned sc);
-
 HAK_NOINLINE static void rescore(struct heap *h) {
 	unsigned shrunk = policy_rescore(&h->policy, h->tag >> TAG_OWNER_SHIFT);
 	for (unsigned sc = 1; shrunk != 0 && sc < SC_COUNT; sc++) {
 		struct heap_class *hc = &h->classes[sc];
 		if ((shrunk >> policy_band(sc) & 1) == 0 || hc->capacity <= policy_initial_capacity(sc))
 			continue;
-		sampling_bin_emptied(h, sc);
-		hc->capacity = (uint16_t)policy_initial_capacity(sc);
-		flush_bin(h, sc);
+		bin_flush(h, sc);
+		bin_resize(h, sc, policy_initial_capacity(sc));
 	}
 }
 
@@ -475,7 +407,6 @@ static struct slab *next_slab(struct heap *h, unsigned sc) {
 /* What the current slab has, or those in use before that take its place. NULL: nothing. */
 static void *take_from_current(struct heap *h, unsigned sc, bool *zerop) {
 	struct heap_class *hc = &h->classes[sc];
-	struct bin *b = &h->bins[sc];
 	for (;;) {
 		struct slab *s = hc->current;
 		if (s == NULL)
@@ -483,11 +414,11 @@ static void *take_from_current(struct heap *h, unsigned sc, bool *zerop) {
 		if (s->free_count == 0 && remote_collect(s, false))
 			COUNT_MORE(h->count.drained, s->free_count);
 		if (s->free_count != 0)
-			return take_own_list(h, b, s);
+			return take_own_list(h, s);
 		if (!slab_has_uncarved(s))
 			return NULL;
 		if (!recycle_instead(h, hc))
-			return carve(h, b, s, zerop);
+			return carve(h, s, zerop);
 	}
 }
 
@@ -498,13 +429,6 @@ static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 	if (HAK_UNLIKELY(policy_note_miss(&h->policy, sc)))
 		rescore(h);
 	COUNT(h->count.bin_miss);
-	if (hc->spare_count != 0) {
-		COUNT(h->count.refill_spare);
-		grow_after_swaps(h, sc);
-		void *p = take_spare(h, sc);
-		if (HAK_LIKELY(p != NULL))
-			return p;
-	}
 	grow_after_overrun(h, sc);
 	for (;;) {
 		void *p = take_from_current(h, sc, zerop);
@@ -536,21 +460,9 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 
 /* ---- flush, retire, destroy ---- */
 
-static void flush_bin(struct heap *h, unsigned sc) {
-	struct heap_class *hc = &h->classes[sc];
-	uintptr_t cached = h->bins[sc].head;
-	sampling_bin_emptied(h, sc);
-	heap_empty_bin(h, sc);
-	heap_send_home(h, cached);
-	if (hc->spare_count == 0)
-		return;
-	hc->spare_count = 0;
-	heap_send_home(h, hc->spare);
-}
-
 void heap_flush(struct heap *h) {
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		flush_bin(h, sc);
+		bin_flush(h, sc);
 	outbox_flush(&h->outbox);
 	pocket_release(&h->pocket);
 	heap_drain_inbox(h);
@@ -585,16 +497,13 @@ void heap_retire(struct heap *h) {
 	put_idle(h);
 }
 
-static void destroy_slab(struct heap *h, struct slab *s) {
-	h->classes[s->sc].spare_count = 0;
-	heap_delete_slab(h, s);
-}
-
 void heap_destroy_slabs(struct heap *h) {
 	/* Nobody frees blocks of this heap any longer, and none of them is in an outbox (they are posted
 	   at once), so emptying the inbox leaves no slab queued. */
 	inbox_take(&h->inbox, false);
-	heap_for_each_slab(h, destroy_slab);
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
+		h->classes[sc].listed = 0;
+	heap_for_each_slab(h, heap_delete_slab);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	put_idle(h);
 }
@@ -610,7 +519,7 @@ void heap_call_threads(bool try) {
 	   not see it yet sees it soon; one whose operations are counted is always on the slow path. */
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		struct bin *bins = __atomic_load_n(&h->bins, __ATOMIC_RELAXED);
-		if (bins != NULL && h->ops == NULL && !h->locked && !h->forsaken)
+		if (bins != NULL && bins != h->own_bins && h->ops == NULL && !h->locked && !h->forsaken)
 			__atomic_store_n(&tcache_of_bins(bins)->tag, TAG_MATCHES_NONE, __ATOMIC_RELAXED);
 	}
 	lock_release(&registry.lock);

@@ -32,11 +32,13 @@ struct heap_class {
 	struct slab *current;
 	struct list ready;
 	struct list all;
-	uintptr_t spare;      /* a second bin's worth of blocks: link value of the first */
-	uint16_t spare_count; /* blocks there; 0: `spare` means nothing */
+	void **end;           /* of the bin's array (front/bins.h); NULL: there is none yet */
+	uint16_t length;      /* entries before that */
+	uint16_t listed;      /* blocks of a slab that come when the bin is empty, as a list; */
+	uintptr_t list;       /* the link to the first of them */
 	uint16_t capacity;    /* blocks the bin may hold */
+	bool hides_list;      /* the next of them takes the slow path */
 	bool overran;         /* since the last refill blocks went home because the bin was full */
-	uint8_t swaps;        /* times a full bin became the spare one since the capacity last grew */
 	uint8_t started;      /* blocks that holes_start has cut */
 	uint32_t samples;     /* requests that found the bin empty, and how many bytes they left unused in all; */
 	uint32_t waste;       /* both are halved before they overflow */
@@ -48,7 +50,7 @@ struct heap_class {
 
 struct heap_counters {
 	uint64_t refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt, refill_fresh;
-	uint64_t refill_hole, refill_spare;
+	uint64_t refill_hole;
 	uint64_t bin_miss;                  /* refills in all */
 	uint64_t bin_overflow, remote_free; /* full bins; blocks freed that are others' */
 	uint64_t home, drained;             /* blocks that went home, that others freed and were taken up */
@@ -84,7 +86,7 @@ struct heap {
 	int64_t until_guard;     /* blocks until the next is sampled (front/guard.h) */
 	uint64_t random;         /* state of secure_random; not 0 */
 	struct quarantine *quarantine; /* NULL: none */
-	struct bin *own_bins;    /* for a thread heap whose thread's cache stays inert; NULL: not made yet */
+	struct bin *own_bins;    /* of a thread heap whose thread's cache stays inert; NULL: not made yet */
 	uint64_t looked;         /* at the clock, in os_cycles */
 	uint64_t paced;          /* likewise, by heap_pace; */
 	uint8_t pace;            /* short ways that go by until then */
@@ -131,18 +133,6 @@ struct heap *heap_acquire(struct bin *bins, bool locked);
    thread. */
 void heap_retire(struct heap *h);
 
-/* The head of an empty bin. Not 0, which would be stored in the first block that is pushed, and there
-   it would not look like a link. */
-HAK_INLINE uintptr_t heap_bin_end(void) {
-	return link_encode(hak_bin_end);
-}
-
-/* Whoever calls has taken what was in the bin. */
-HAK_INLINE void heap_empty_bin(struct heap *h, unsigned sc) {
-	h->bins[sc].head = heap_bin_end();
-	h->bins[sc].room = h->classes[sc].capacity;
-}
-
 /* A block of class `sc` for an empty bin, and more in the bin. `zerop`: whether the block is known to
    be all zero. NULL: out of memory. */
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop);
@@ -160,12 +150,11 @@ void heap_tick(struct heap *h);
    time if the calls follow fast. Returns `block`. */
 void *heap_pace(struct heap *h, void *block);
 
-/* Empties the bin of class `sc`, which is full: its blocks become the spare ones, or older blocks or they
-   themselves go home. */
-void heap_make_room(struct heap *h, unsigned sc);
+/* Brings blocks of class `sc` that were in the bin, the newest first, to their slabs' own lists. */
+void heap_send_home(struct heap *h, unsigned sc, void **from, void **end);
 
-/* Puts a chain of blocks of the heap's slabs on their slabs' own lists. */
-void heap_send_home(struct heap *h, uintptr_t link);
+/* Likewise `n` blocks on a list, all of one slab. */
+void heap_send_list_home(struct heap *h, unsigned sc, uintptr_t link, unsigned n);
 
 /* Takes up what other threads freed. */
 void heap_drain_inbox(struct heap *h);
@@ -195,8 +184,12 @@ void heap_repair_after_fork(struct heap *mine);
 void heap_forget_free(struct heap *h);
 
 /* In a fork child whose fork was called by a handler that interrupted the thread inside a slow path: the
-   heap is nobody's from here on, but the interrupted call can go on with it. Its free blocks are lost. */
+   heap is nobody's from here on, but the interrupted call can go on with it, and its bins. Its free blocks are
+   lost. */
 void heap_forsake(struct heap *h);
+
+/* The thread whose cache a forsaken heap's bins are in ends. */
+void heap_forget_bins(struct heap *h);
 
 struct lock *heap_registry_lock(void);
 
@@ -204,10 +197,17 @@ struct lock *heap_registry_lock(void);
    the registry; does nothing if that is taken and `try`. */
 void heap_call_threads(bool try);
 
+/* From here on the thread's frees are quick, or go out of line and are counted, if `c` is not NULL. Where the bins in
+   its cache are not the heap's, they always go out of line. */
+HAK_INLINE void heap_count_frees(const struct heap *h, struct counted *c) {
+	bool has_cache = h->bins == hak_tcache.bin;
+	tcache_count_frees(has_cache ? c : NULL, has_cache ? h->tag : TAG_MATCHES_NONE);
+}
+
 /* The thread has come, and for nothing: its frees are quick again. */
 HAK_INLINE void heap_answer(const struct heap *h) {
 	if (HAK_UNLIKELY(PAGEMAP_LOAD(&hak_tcache.tag) == TAG_MATCHES_NONE && hak_tcache.counted == NULL))
-		tcache_count_frees(NULL, h->tag);
+		heap_count_frees(h, NULL);
 }
 
 /* After fork with that lock held by a thread that is gone: forgets the idle heaps. */

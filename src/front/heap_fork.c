@@ -2,8 +2,10 @@
 /* Heaps in a fork child, which has one thread: see abi/fork.h. */
 #include <string.h>
 
+#include "front/bins.h"
 #include "front/heap_slabs.h"
 #include "front/quarantine.h"
+#include "os/lock.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
 
@@ -84,10 +86,12 @@ static void route_lost(struct slab *s, void *arg) {
 void heap_forget_free(struct heap *h) {
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
 		struct heap_class *hc = &h->classes[sc];
-		heap_empty_bin(h, sc);
+		hc->end = NULL; /* it may have been about to change */
+		hc->capacity = (uint16_t)policy_initial_capacity(sc);
+		hc->listed = 0;
+		bin_reset(h, sc);
 		hc->current = NULL;
 		hc->ready.first = NULL;
-		hc->spare_count = 0;
 		list_relink(&hc->all);
 		for (struct list_node *n = hc->all.first; n != NULL; n = n->next) {
 			struct slab *s = slab_of_all_node(n);
@@ -109,21 +113,19 @@ static void retire_broken(struct heap *h) {
 	inbox_take(&h->inbox, true); /* its slabs are QUEUED and found by route_lost */
 }
 
-static void empty_bins(struct heap *h) {
-	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		heap_empty_bin(h, sc);
+void heap_forsake(struct heap *h) {
+	/* The interrupted call goes on with these bins, so that nobody else may: the thread's next heap has its own. */
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		bin_reset(h, sc);
+		h->classes[sc].listed = 0;
+	}
+	h->forsaken = true;
 }
 
-void heap_forsake(struct heap *h) {
-	/* The thread's bins serve its next heap; what the interrupted call still puts in a bin is the child's as
-	   well. It may have looked up the thread's already: both are empty, and say so. */
-	static struct bin bins[SC_COUNT];
-	empty_bins(h);
-	h->bins = bins;
-	empty_bins(h);
-	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		h->classes[sc].spare_count = 0;
-	h->forsaken = true;
+void heap_forget_bins(struct heap *h) {
+	lock_acquire(heap_registry_lock());
+	__atomic_store_n(&h->bins, NULL, __ATOMIC_RELAXED); /* under the lock: as in put_idle */
+	lock_release(heap_registry_lock());
 }
 
 /* The heap of a thread that is gone. */

@@ -5,6 +5,7 @@
 #include "base/probe.h"
 #include "base/report.h"
 #include "base/settings.h"
+#include "front/bins.h"
 #include "front/misuse.h"
 #include "front/secure.h"
 #include "os/os.h"
@@ -148,7 +149,7 @@ static bool is_kept(struct heap *h, const struct heap_class *hc, const struct sl
 }
 
 /* A slab that is not current has new free blocks. */
-static void slab_gained_blocks(struct heap *h, struct slab *s) {
+HAK_NOINLINE static void slab_gained_blocks(struct heap *h, struct slab *s) {
 	struct heap_class *hc = &h->classes[s->sc];
 	if (s == hc->current)
 		return;
@@ -162,42 +163,52 @@ static void slab_gained_blocks(struct heap *h, struct slab *s) {
 		heap_delete_slab(h, s);
 }
 
-/* Takes the blocks at the head of a chain that lie in slab `s`, puts them on its list, and returns the
-   first of the others. What was freed in a row often lies in one slab: such a run goes as it is, if it leads to
-   blocks alone, and not in a circle. */
-static uintptr_t push_run(struct heap *h, struct slab *s, uintptr_t block) {
-	uintptr_t first = block, last;
-	unsigned n = 0;
-	do {
-		last = block;
-		block = link_decode(block_link(last));
-		n++;
-	} while (!link_is_end(block) && n < s->used && slab_has_block(s, block));
-	if (HAK_UNLIKELY(!link_is_end(block) && slab_spans(s, block))) {
-		misuse_end(s->sc);
-		return link_decode(slab_end(s));
+/* What was freed in a row often lies in one slab: from `first` on such a run goes as a whole. The entry behind it. */
+static void **push_run(struct heap *h, struct slab *s, uintptr_t first, void **at, void **end) {
+	uintptr_t last = first;
+	unsigned n = 1;
+	for (; at < end; at++, n++) {
+		void *next = *at;
+		if (!slab_spans(s, (uintptr_t)next) || !bin_is_untouched(next))
+			break;
+		block_set_link(last, link_encode((uintptr_t)next));
+		last = (uintptr_t)next;
 	}
 	slab_push(s, first, last, n);
 	COUNT_MORE(h->count.home, n);
 	slab_gained_blocks(h, s);
-	return block;
+	return at;
 }
 
-HAK_EVERYDAY void heap_send_home(struct heap *h, uintptr_t link) {
-	uintptr_t block = link_decode(link);
-	while (!link_is_end(block)) {
-		struct slab *s = slab_at(block);
-		if (HAK_UNLIKELY(s == NULL))
-			break;
-		if (slab_mosaic(s) == NULL) {
-			block = push_run(h, s, block);
-			continue;
-		}
-		uintptr_t next = link_decode(block_link(block));
-		heap_put_in_mosaic(h, s, block);
-		block = next;
+HAK_EVERYDAY void heap_send_home(struct heap *h, unsigned sc, void **from, void **end) {
+	while (from < end) {
+		void *block = *from++;
+		struct slab *s = slab_at((uintptr_t)block);
+		if (HAK_UNLIKELY(s == NULL || !bin_is_untouched(block)))
+			misuse_written(MISUSE_AFTER_FREE, (uintptr_t)block, hak_size_classes[sc].size);
+		else if (slab_mosaic(s) == NULL)
+			from = push_run(h, s, (uintptr_t)block, from, end);
+		else
+			heap_put_in_mosaic(h, s, (uintptr_t)block);
 	}
-	misuse_check_end(0, block);
+}
+
+HAK_COLD void heap_send_list_home(struct heap *h, unsigned sc, uintptr_t link, unsigned count) {
+	uintptr_t first = link_decode(link), last = 0, at = first;
+	struct slab *s = slab_at(first);
+	unsigned n = 0;
+	for (; s != NULL && n < count && !link_is_end(at) && slab_has_own_block(s, at); n++) {
+		last = at;
+		at = link_decode(block_link(at));
+	}
+	/* It may be shorter than was counted: a fork child may have caught the thread in between. */
+	if (!link_is_our_end(at) && (n < count || s == NULL || !slab_has_own_block(s, at)))
+		misuse_end(sc);
+	if (n == 0)
+		return;
+	slab_push(s, first, last, n);
+	COUNT_MORE(h->count.home, n);
+	slab_gained_blocks(h, s);
 }
 
 HAK_EVERYDAY void heap_drain_inbox(struct heap *h) {

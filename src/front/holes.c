@@ -3,6 +3,7 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
+#include "front/bins.h"
 #include "front/heap_slabs.h"
 #include "front/policy.h"
 #include "slab/mosaic.h"
@@ -15,18 +16,14 @@ enum {
 	TRIES = 16,      /* mosaics looked at per length of hole */
 };
 
-static void *take_from(struct heap *h, unsigned sc, struct slab *s) {
-	struct bin *b = &h->bins[sc];
-	unsigned capacity = h->classes[sc].capacity;
+HAK_NOINLINE static void *take_from(struct heap *h, unsigned sc, struct slab *s) {
 	uintptr_t link;
-	unsigned n = mosaic_take(s, sc, policy_carve(sc, capacity), &link);
+	unsigned n = mosaic_take(s, sc, policy_carve(sc, bin_wants(h, sc)), &link);
 	heap_file_mosaic(h, s);
 	if (n == 0)
 		return NULL;
-	b->head = link;
-	b->room = (int32_t)(capacity - n);
 	COUNT(h->count.refill_hole);
-	return bin_pop(b);
+	return bin_fill(h, sc, s, &link, n);
 }
 
 /* From the mosaics with holes of one length, of 2^log units and more. */

@@ -7,6 +7,7 @@
 #include "base/probe.h"
 #include "base/report.h"
 #include "base/settings.h"
+#include "front/bins.h"
 #include "front/details.h"
 #include "front/guard.h"
 #include "front/heap.h"
@@ -192,30 +193,18 @@ static const struct slab *link_target(uintptr_t decoded) {
 	return tag_is_slab(e.tag) ? e.desc : NULL;
 }
 
-static bool is_block_of(const struct slab *s, uintptr_t addr, unsigned sc) {
-	return slab_has_block(s, addr) && slab_class_at(s, addr) == sc;
-}
-
-size_t misuse_list_leads_to(uintptr_t addr) {
-	const struct heap *h = hak_tcache.heap;
-	const struct slab *s = link_target(addr);
-	for (unsigned sc = 1; h != NULL && h->bins != NULL && sc < SC_COUNT; sc++)
-		if (link_decode(h->bins[sc].head) == addr && (s == NULL || !is_block_of(s, addr, sc)))
-			return hak_size_classes[sc].size;
-	return 0;
-}
-
-/* Could the block's first word have been written by us? Remote lists of mosaics mix classes. */
+/* Could the block's first word have been written by us? */
 static bool has_plausible_link(uintptr_t block) {
-	uintptr_t next = link_decode(block_link(block));
+	uintptr_t word = block_link(block), next = link_decode(word);
+	if (word == hak_mark || word == bin_hidden_mark())
+		return true;
 	const struct slab *target = link_target(next);
-	/* Ends differ: of a slab, perhaps a deleted one, of a bin that was emptied. */
+	/* The end may be that of a slab that is deleted. */
 	return link_is_our_end(next) || (target != NULL && slab_has_block(target, next));
 }
 
-/* Walks a list that other threads may be changing: a wrong turn ends the walk, nothing worse. `sc`: the
-   class of all its blocks; 0: any. */
-static bool list_contains(unsigned sc, uintptr_t link, uintptr_t block) {
+/* Walks a list that other threads may be changing: a wrong turn ends the walk, nothing worse. */
+static bool list_contains(uintptr_t link, uintptr_t block) {
 	for (unsigned steps = 0; steps < 1u << 16; steps++) {
 		uintptr_t at = link_decode(link);
 		if (at == block)
@@ -223,7 +212,7 @@ static bool list_contains(unsigned sc, uintptr_t link, uintptr_t block) {
 		if (link_is_end(at))
 			return false;
 		const struct slab *s = link_target(at);
-		if (s == NULL || !(sc != 0 ? is_block_of(s, at, sc) : slab_has_block(s, at)))
+		if (s == NULL || !slab_has_block(s, at))
 			return false;
 		link = block_link(at);
 	}
@@ -232,8 +221,7 @@ static bool list_contains(unsigned sc, uintptr_t link, uintptr_t block) {
 
 static bool outbox_contains(const struct outbox *o, const struct slab *s, uintptr_t block) {
 	for (unsigned i = 0; i < OUTBOX_SLOTS; i++)
-		if (o->slot[i].slab == s &&
-		    list_contains(0, link_encode(o->slot[i].batch.first), block))
+		if (o->slot[i].slab == s && list_contains(link_encode(o->slot[i].batch.first), block))
 			return true;
 	return false;
 }
@@ -248,21 +236,15 @@ bool misuse_block_is_free(const struct slab *s, uintptr_t block) {
 	unsigned sc = slab_class_at(s, block);
 	if (!has_plausible_link(block))
 		return false;
-	if (list_contains(0, s->free, block))
+	if (list_contains(s->free, block))
 		return true;
 	uintptr_t remote = remote_first(atomic_load_explicit(&s->remote, memory_order_acquire));
-	if (remote != 0 && list_contains(0, link_encode(remote), block))
+	if (remote != 0 && list_contains(link_encode(remote), block))
 		return true;
-	for (const struct heap *h = heap_registry(); h != NULL; h = h->next) {
-		const struct bin *bins = h->bins;
-		const struct heap_class *hc = &h->classes[sc];
-		if (bins != NULL && list_contains(sc, bins[sc].head, block))
+	for (const struct heap *h = heap_registry(); h != NULL; h = h->next)
+		if (bin_contains(h, sc, block) || outbox_contains(&h->outbox, s, block) ||
+		    (h->classes[sc].listed != 0 && list_contains(h->classes[sc].list, block)))
 			return true;
-		if (hc->spare_count != 0 && list_contains(sc, hc->spare, block))
-			return true;
-		if (outbox_contains(&h->outbox, s, block))
-			return true;
-	}
 	return false;
 }
 

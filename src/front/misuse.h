@@ -36,10 +36,6 @@ HAK_COLD bool misuse_end(unsigned sc);
 /* `end` is what such a list came to: is it an end? */
 bool misuse_check_end(unsigned sc, uintptr_t end);
 
-/* The size of the blocks on the thread's list that leads to `addr`, which is no block of that size; 0: none
-   does. */
-size_t misuse_list_leads_to(uintptr_t addr);
-
 /* The large block that `addr` lay in before it was unmapped, and its size; 0: none. */
 uintptr_t misuse_gone_block(uintptr_t addr, size_t *sizep);
 

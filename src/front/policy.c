@@ -7,12 +7,12 @@
 
 enum {
 	INITIAL_BYTES = 4096,
-	MAX_BYTES = 512 * 1024,
-	MAX_GROWN = 2 * 1024 * 1024,
-	OWN_GROWN = 128 * 1024, /* of each band, whatever others want: bins that are large enough seldom miss */
-	MIN_BLOCKS = 16,
+	MAX_BYTES = 1024 * 1024,
+	MAX_GROWN = 4 * 1024 * 1024,
+	OWN_GROWN = 256 * 1024, /* of each band, whatever others want: bins that are large enough seldom miss */
+	MIN_BLOCKS = 32,
 	INITIAL_BLOCKS = 64,
-	MAX_BLOCKS = 1024,
+	MAX_BLOCKS = 2048,
 	CARVE_BYTES = 4096, /* touch one page at a time */
 
 	ALL_BANDS = 0xfe,
@@ -171,9 +171,9 @@ static bool is_c7(unsigned sc) {
 	return policy_band(sc) == LAST_BAND;
 }
 
-unsigned policy_carve(unsigned sc, unsigned capacity) {
+unsigned policy_carve(unsigned sc, unsigned wanted) {
 	if (HAK_UNLIKELY(hak_settings.bind_c7 < 2) && is_c7(sc))
 		return 1;
 	size_t n = CARVE_BYTES / hak_size_classes[sc].size;
-	return (unsigned)max_size(min_size(n, capacity), 1);
+	return (unsigned)max_size(min_size(n, wanted), 1);
 }

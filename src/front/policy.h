@@ -67,7 +67,7 @@ unsigned policy_max_capacity(unsigned sc);
 /* Blocks to add to a bin that is too small; they count as grown. */
 unsigned policy_growth(struct policy *p, unsigned sc, unsigned capacity);
 
-/* Blocks to carve at a time. */
-unsigned policy_carve(unsigned sc, unsigned capacity);
+/* Blocks to carve at a time, of those that are wanted. */
+unsigned policy_carve(unsigned sc, unsigned wanted);
 
 #endif

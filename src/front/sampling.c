@@ -3,7 +3,7 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
-#include "front/heap_slabs.h"
+#include "front/bins.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/meta.h"
@@ -82,21 +82,21 @@ static void leave(struct heap *h) {
 		sampling_uncover(h, sc);
 	h->sampling = NULL;
 	h->is_watched = false;
-	tcache_count_frees(NULL, h->tag);
+	heap_count_frees(h, NULL);
 }
 
 /* Frees are counted for good, or as long as there may be much that was allocated before. */
 static void begin_counting(struct heap *h, struct sampling *s) {
 	s->marks_to_count = MARKS_LEAST + TURNS * (h->slabs << GRANULE_SHIFT) / s->mean;
 	s->counts_frees = hak_settings.sample_totals || h->slabs != 0;
-	tcache_count_frees(s->counts_frees ? &s->frees : NULL, h->tag);
+	heap_count_frees(h, s->counts_frees ? &s->frees : NULL);
 }
 
 static void count_mark(struct heap *h, struct sampling *s) {
 	if (!s->counts_frees || hak_settings.sample_totals || --s->marks_to_count != 0)
 		return;
 	s->counts_frees = false;
-	tcache_count_frees(NULL, h->tag);
+	heap_count_frees(h, NULL);
 }
 
 static void enter(struct heap *h, size_t mean) {
@@ -112,6 +112,7 @@ static void enter(struct heap *h, size_t mean) {
 	draw_large(s);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
 		draw(s, sc);
+		bin_unlist(h, sc);
 		sampling_bin_filled(h, sc);
 	}
 	begin_counting(h, s);
@@ -129,119 +130,45 @@ void sampling_follow(struct heap *h) {
 
 /* ---- the bins ---- */
 
-static int32_t blocks_in_bin(const struct heap *h, unsigned sc) {
-	const struct bin *b = &h->bins[sc];
-	return link_is_end(link_decode(b->head)) ? 0 : h->classes[sc].capacity - b->room;
-}
-
-/* The first `count` blocks of a list, or fewer if it was written to; `lastp` is set to the last of them.
-   Returns the link to the others. */
-static uintptr_t skip(uintptr_t link, int32_t count, uintptr_t *lastp) {
-	for (*lastp = 0; count > 0 && !link_is_end(link_decode(link)); count--) {
-		*lastp = link_decode(link);
-		link = block_link(*lastp);
-	}
-	return link;
-}
-
-/* `last` is 0 where a list's first block is none: whoever takes from it will see that. */
-static void end_list(uintptr_t last, uintptr_t link) {
-	if (HAK_LIKELY(last != 0))
-		block_set_link(last, link);
-}
-
-static void put_before_spare(struct heap_class *hc, uintptr_t link, int32_t count) {
-	uintptr_t last;
-	if (count == 0)
-		return;
-	if (hc->spare_count != 0) {
-		skip(link, count, &last);
-		end_list(last, hc->spare);
-	}
-	hc->spare = link;
-	hc->spare_count += (uint16_t)count;
-}
-
-/* What lies under the bin takes room in it. */
-static void take_room(struct heap *h, unsigned sc, int32_t blocks) {
-	struct heap_class *hc = &h->classes[sc];
-	blocks = (int32_t)min_size((size_t)blocks, hc->capacity - 1u);
-	h->sampling->taken[sc] = (uint16_t)blocks;
-	hc->capacity -= (uint16_t)blocks;
-	h->bins[sc].room -= blocks;
-}
-
-static void give_room(struct heap *h, unsigned sc) {
-	uint16_t *taken = &h->sampling->taken[sc];
-	h->classes[sc].capacity += *taken;
-	h->bins[sc].room += *taken;
-	*taken = 0;
+/* Is the marked block the next that the bin would serve? */
+static bool is_on_top(const struct heap *h, unsigned sc) {
+	const struct mark *m = &h->sampling->above[sc];
+	if (m->point == 0)
+		return false;
+	return bin_count(h, sc) != 0 ? *bin_top(&h->bins[sc]) == m->below : m->below == NULL;
 }
 
 void sampling_uncover(struct heap *h, unsigned sc) {
-	h->sampling->under[sc].point = 0;
-	give_room(h, sc);
+	h->sampling->above[sc].point = 0; /* the block below stays hidden, and is looked at once for nothing */
 }
 
-/* Puts a marked block in the bin. */
-static void lay_on_top(struct heap *h, unsigned sc, struct mark m) {
-	struct sampling *s = h->sampling;
-	int32_t count = blocks_in_bin(h, sc), taken = s->taken[sc];
-	if (count >= h->classes[sc].capacity) {
-		heap_make_room(h, sc);
-		count = taken = 0;
-	}
-	give_room(h, sc);
-	put_before_spare(&h->classes[sc], h->bins[sc].head, count);
-	heap_empty_bin(h, sc);
-	s->under[sc] = m;
-	take_room(h, sc, taken + count + 1);
-}
-
-/* Leaves the first `keep` of `count` blocks in the bin. */
-static void cut_bin(struct heap *h, unsigned sc, int32_t keep, int32_t count) {
-	struct bin *b = &h->bins[sc];
-	uintptr_t last, link = skip(b->head, keep, &last);
-	if (keep == 0)
-		b->head = heap_bin_end();
-	else
-		block_set_link(last, heap_bin_end());
-	b->room = h->classes[sc].capacity - keep;
-	put_before_spare(&h->classes[sc], link, count - keep);
+/* Puts a marked block on the bin: the block there is hidden below it. */
+HAK_NOINLINE static void lay_on_top(struct heap *h, unsigned sc, struct mark m) {
+	m.below = bin_count(h, sc) != 0 ? *bin_top(&h->bins[sc]) : NULL;
+	bin_hide(h, sc);
+	h->sampling->above[sc] = m;
 }
 
 HAK_EVERYDAY void sampling_bin_filled(struct heap *h, unsigned sc) {
 	struct sampling *s = h->sampling;
 	if (HAK_LIKELY(s == NULL))
 		return;
-	int32_t left = s->frees.left[sc], count = blocks_in_bin(h, sc);
+	int32_t left = s->frees.left[sc], count = (int32_t)bin_count(h, sc);
 	if (left >= count) {
 		s->frees.left[sc] = left - count;
 		return;
 	}
-	sampling_uncover(h, sc);
-	s->under[sc] = take_mark(s, sc);
-	cut_bin(h, sc, left, count);
-	take_room(h, sc, count - left);
+	struct mark m = take_mark(s, sc);
+	/* The marked one itself is served by the profiler's heap; it comes next as one that is not. */
+	m.below = bin_top(&h->bins[sc])[left];
+	bin_hide_at(h, sc, (unsigned)left);
+	s->above[sc] = m;
 }
 
-/* The marked block under the empty bin is given out: those below it come to light. */
-static struct mark take_under(struct heap *h, unsigned sc) {
-	struct heap_class *hc = &h->classes[sc];
-	struct mark m = h->sampling->under[sc];
-	int32_t count = (int32_t)min_size(max_size(h->sampling->taken[sc], 1) - 1, hc->spare_count);
+/* The marked block is given out: those below it are drawn. */
+static struct mark take_from_top(struct heap *h, unsigned sc) {
+	struct mark m = h->sampling->above[sc];
 	sampling_uncover(h, sc);
-	if (count <= 0)
-		return m;
-	struct bin *b = &h->bins[sc];
-	uintptr_t last;
-	b->head = hc->spare;
-	b->room = hc->capacity - count;
-	hc->spare_count -= (uint16_t)count;
-	if (hc->spare_count != 0) {
-		hc->spare = skip(b->head, count, &last);
-		end_list(last, heap_bin_end());
-	}
 	sampling_bin_filled(h, sc);
 	return m;
 }
@@ -288,10 +215,10 @@ enum sampling_what sampling_next(struct heap *h, unsigned sc, size_t size, struc
 		return SAMPLING_NOT;
 	if (sc == 0)
 		return large_is_due(s, size) ? SAMPLING_BLOCK : SAMPLING_NOT;
-	if (blocks_in_bin(h, sc) != 0)
+	if (is_on_top(h, sc)) {
+		*markp = take_from_top(h, sc);
+	} else if (bin_count(h, sc) != 0) {
 		return SAMPLING_NOT;
-	if (s->under[sc].point != 0) {
-		*markp = take_under(h, sc);
 	} else if (s->frees.left[sc] > 0) {
 		s->frees.left[sc]--;
 		return SAMPLING_NOT;

@@ -11,9 +11,8 @@
  * sampled, if the point lies in the part that it asked for.
  *
  *   left   blocks that enter the bin before the next marked one: geometric, so it need not be drawn anew
- *   bin    [ not marked ... ] end of the list, so the next allocation comes to the slow path
- *   under  where the list ends there is a marked block
- *   spare  [ not drawn ... ] the blocks below it, and then spare ones; they take room in the bin as ever
+ *   bin    [ not marked ... | marked | not drawn ... ], where the block below the marked one is hidden (front/bins.h),
+ *          so that the allocation that comes to it takes the slow path
  *
  * A mark stays with its block. The program is given one of the profiler's heap in its place, which comes to
  * the slow path when it is freed. Then the mark lies on top of the bin, where the block would, and the others
@@ -22,8 +21,7 @@
  *
  * Why that is right: at any time every block, used or free, is marked with the same probability, independent
  * of the others and of all that the program does. That holds as long as a block is drawn again whether it is
- * marked or not: when it leaves the bin, which happens when it would without sampling (therefore the room),
- * or when another block's mark comes back.
+ * marked or not: when it leaves the bin, or when another block's mark comes back.
  *
  * So an estimate of what *lives* is as good as that from allocations each sampled by itself: blocks that
  * live are different blocks. The estimate of what was allocated *in all* has the right expectation, too, but
@@ -47,6 +45,7 @@
 #include "front/heap.h"
 
 struct mark {
+	void *below;     /* while it is in a bin: the block under it there; NULL: none */
 	uint32_t point;  /* bytes of the block up to the point, 1 .. block size; 0: not marked */
 	uint32_t uses;
 	uint32_t weight; /* the marks that it stands for */
@@ -55,8 +54,7 @@ struct mark {
 struct sampling {
 	struct counted frees;        /* `left`: see above */
 	uint32_t point[SC_COUNT];    /* of the next marked block */
-	struct mark under[SC_COUNT];
-	uint16_t taken[SC_COUNT];    /* room in the bin for that and what is below it: off its capacity, too */
+	struct mark above[SC_COUNT]; /* in the bin, above the block that is hidden */
 	bool counts_frees;           /* as entering the bin */
 	uint64_t marks_to_count;     /* until it no longer does */
 	int64_t large_left;          /* bytes of blocks without a bin before the next point */
@@ -102,8 +100,7 @@ void sampling_return(struct heap *h, unsigned sc, struct mark m);
 /* A free on the slow path has put a block in the bin. */
 void sampling_freed(struct heap *h, unsigned sc);
 
-/* The bin is about to be emptied other than by allocations, or its capacity to be changed other than by some
-   blocks; has been filled other than by frees. */
+/* Blocks are about to leave the bin other than by allocations; the bin has been filled other than by frees. */
 void sampling_uncover(struct heap *h, unsigned sc);
 HAK_INLINE void sampling_bin_emptied(struct heap *h, unsigned sc) {
 	if (HAK_UNLIKELY(h->sampling != NULL))

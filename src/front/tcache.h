@@ -3,16 +3,21 @@
  * The thread cache: per class a bin of free blocks, and the fast paths of malloc and free.
  *
  * Thread-local, touched by its thread alone. All zero is the inert state, before a thread's first
- * allocation and after its teardown: every bin reads as empty (a head of 0 decodes to no
- * block), and tag 0 makes free either miss or land in bin 0, whose magic 0 refuses every block.
+ * allocation and after its teardown: every bin reads as empty, and tag 0 makes free either miss
+ * or land in bin 0, whose magic 0 refuses every block.
  * So a mode in which a thread must not be served here is data, not a branch.
  *
- * A bin:
- *   head   link value of the first block (slab/slab.h): what is stored in a block that is pushed
- *   room   blocks it may still take; negative when a whole slab list was moved in
+ * A bin is a stack of free blocks in an array (front/bins.h), which grows downwards:
+ *   top    the entry of the block that was freed last, as its distance from hak_class_codes.zero, which is what a
+ *          bin has that is all zero; those of older blocks follow, and behind them one that leads to a zero, too
+ *   floor  low half of `top` when the bin is full
  *   magic  the class's divisibility constant: an offset in a slab is a multiple of the block size iff
  *          offset * magic mod 2^32 < magic (Lemire, Kaser, Kurz 2019; exact for 16-bit offsets and
  *          sizes up to 2^15). 0 sends every free out of line.
+ *
+ * A block in a bin begins with the *mark*. To malloc that is the proof that there is a block, and that nobody
+ * has written to it; to free, that it is free. An array, not a list: the next block is known before this one is
+ * in the processor's cache.
  */
 #ifndef HAK_FRONT_TCACHE_H
 #define HAK_FRONT_TCACHE_H
@@ -22,8 +27,8 @@
 #include "space/pagemap.h"
 
 struct bin {
-	uintptr_t head;
-	int32_t room;
+	uintptr_t top;
+	uint32_t floor;
 	uint32_t magic;
 };
 static_assert(sizeof(struct bin) == 1 << SC_CODE_SHIFT, "class codes are byte offsets of bins");
@@ -36,11 +41,13 @@ struct counted {
 
 struct tcache {
 	struct bin bin[SC_COUNT];
-	uint32_t tag;      /* owner << TAG_OWNER_SHIFT of the thread's heap; 0: none. TAG_MATCHES_NONE: all
-	                      frees go out of line; another thread may set that (heap_call_threads) */
+	uint32_t tag;      /* owner << TAG_OWNER_SHIFT of the thread's heap; 0: none, and the bins are all zero.
+	                      TAG_MATCHES_NONE: all frees go out of line; another thread may set that
+	                      (heap_call_threads) */
 	bool exit_is_seen; /* the thread's end is noticed without an exit hook */
 	bool torn_down;    /* the thread's exit hook has run: it never gets a heap again */
 	struct heap *heap; /* NULL: none */
+	struct heap *forsaken; /* whose the bins are, so that the thread's heap has its own (heap_forsake); NULL: none */
 	struct counted *counted; /* NULL: frees are not counted */
 };
 static_assert(sizeof(struct tcache) <= 1024, "must fit the static TLS surplus when dlopened");
@@ -51,42 +58,65 @@ HAK_INLINE struct tcache *tcache_of_bins(struct bin *bins) {
 	return (struct tcache *)(void *)((char *)bins - offsetof(struct tcache, bin));
 }
 
-/* The next block of a bin whose head is `head`, or NULL. Clears the link: it must not be taken for one
-   when the block comes back, nor leak the key. */
-HAK_INLINE void *bin_take(struct bin *b, uintptr_t head) {
-	uintptr_t block = link_decode(head);
-	if (HAK_UNLIKELY(link_is_end(block)))
+/* Saves malloc an instruction that compilers do not see to be superfluous. */
+#if defined(__x86_64__)
+#define IN_RETURN_REGISTER(pointer) __asm__("" : "+a"(pointer))
+#else
+#define IN_RETURN_REGISTER(pointer) ((void)0)
+#endif
+
+/* Is the block of a bin as free left it? */
+HAK_INLINE bool block_is_marked(const void *block) {
+	return *(const uintptr_t *)block == hak_mark;
+}
+
+HAK_INLINE void **bin_top(const struct bin *b) {
+	return (void **)((uintptr_t)&hak_class_codes.zero + b->top);
+}
+HAK_INLINE uintptr_t bin_top_at(void *const *entry) {
+	return (uintptr_t)entry - (uintptr_t)&hak_class_codes.zero;
+}
+
+/* bin_pop; `codes` is hak_class_codes. */
+HAK_INLINE void *bin_pop_by(struct bin *b, const struct class_codes *codes) {
+	uintptr_t top = b->top;
+	void *block = *(void **)((uintptr_t)&codes->zero + top);
+	IN_RETURN_REGISTER(block);
+	if (HAK_UNLIKELY(!block_is_marked(block)))
 		return NULL;
-	b->room++;
-	b->head = block_link(block);
-	block_set_link(block, 0);
-	return (void *)block;
+	b->top = top + sizeof(void *);
+	/* A fork child may find this thread between two stores: what is in a bin must be marked. */
+	atomic_signal_fence(memory_order_release);
+	block_set_link((uintptr_t)block, 0);
+	return block;
 }
 
-/* Does the bin lead to a block of a slab with this tag, or to an end? */
-HAK_INLINE bool bin_is_sound(const struct bin *b, uint32_t tag) {
-	uintptr_t block = link_decode(b->head);
-	uint32_t remainder = (uint16_t)block * b->magic;
-	if (link_is_end(block))
-		return link_is_our_end(block);
-	return pagemap_tag(block) == tag && remainder < b->magic;
-}
-
+/* The block on top, or NULL: there is none, or it is to be looked at. Clears the mark: it must not be taken for one
+   when the block comes back. */
 HAK_INLINE void *bin_pop(struct bin *b) {
-	return bin_take(b, b->head);
+	return bin_pop_by(b, &hak_class_codes);
 }
 
-HAK_INLINE void bin_push(struct bin *b, uintptr_t block) {
-	block_set_link(block, b->head);
-	atomic_signal_fence(memory_order_release); /* as in bins_free */
-	b->head = link_encode(block);
+/* False: the bin is full. `top` is read once: a signal handler that frees, too, may take the last room. */
+HAK_INLINE bool bin_push(struct bin *b, void *block) {
+	uintptr_t top = b->top;
+	if (HAK_UNLIKELY((uint32_t)top == b->floor))
+		return false;
+	block_set_link((uintptr_t)block, hak_mark);
+	atomic_signal_fence(memory_order_release); /* as in bin_pop */
+	((void **)((uintptr_t)&hak_class_codes.zero + top))[-1] = block;
+	atomic_signal_fence(memory_order_release); /* and what `top` leads to must be a block */
+	b->top = top - sizeof(void *);
+	return true;
 }
 
-/* The fast path of malloc: one data test, is the bin empty? NULL: take the slow path. */
+/* The fast path of malloc: one data test, is there a marked block? NULL: take the slow path. */
 HAK_INLINE void *tcache_alloc(size_t size) {
 	if (HAK_UNLIKELY(size > SC_MAX_SIZE))
 		return NULL;
-	return bin_pop((struct bin *)((char *)hak_tcache.bin + sc_code(size)));
+	const struct class_codes *codes = &hak_class_codes;
+	__asm__("" : "+r"(codes)); /* one address, not two of its parts */
+	return bin_pop_by((struct bin *)((char *)hak_tcache.bin + sc_code_by(codes, size)), codes);
 }
 
 /* The usable size of a block that tcache_free would look at, if it passes the same tests; else 0. */
@@ -116,20 +146,12 @@ HAK_INLINE bool bins_free(struct bin *bins, const uint32_t *tag, int32_t *left, 
 		return false;
 	if (HAK_UNLIKELY(block_looks_free(addr)))
 		return false;
-	uintptr_t head = b->head;
 	if (left != NULL && HAK_UNLIKELY(left[code >> SC_CODE_SHIFT] <= 0))
 		return false;
-	if (HAK_UNLIKELY(--b->room < 0)) {
-		__asm__("" : "+m"(b->room)); /* lets the test above be one instruction */
-		b->room++;
+	if (HAK_UNLIKELY(!bin_push(b, ptr)))
 		return false;
-	}
 	if (left != NULL)
 		left[code >> SC_CODE_SHIFT]--;
-	block_set_link(addr, head);
-	/* A fork child may find this thread between two stores: the link must come first. */
-	atomic_signal_fence(memory_order_release);
-	b->head = link_encode(addr);
 	return true;
 }
 

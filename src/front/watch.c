@@ -27,12 +27,12 @@ static void begin(struct heap *h) {
 	if (h->watch == NULL)
 		h->watch = meta_alloc(sizeof *h->watch);
 	if (h->watch == NULL || hak_settings.purge_delay_ms > WATCH_DELAY_MOST) {
-		tcache_count_frees(NULL, h->tag);
+		heap_count_frees(h, NULL);
 		return;
 	}
 	*h->watch = (struct watch){ .counted.tag = h->tag };
 	h->is_watched = true;
-	tcache_count_frees(&h->watch->counted, h->tag);
+	heap_count_frees(h, &h->watch->counted);
 }
 
 static uint64_t age_of_burst(void) {
@@ -72,7 +72,7 @@ void watch_count(struct heap *h, uintptr_t block) {
 	unsigned sc = code < SC_CODE_END ? code >> SC_CODE_SHIFT : WATCH_REST;
 	if (!still_waits(h)) {
 		h->is_watched = false;
-		tcache_count_frees(NULL, h->tag);
+		heap_count_frees(h, NULL);
 	} else if (h->watch->counted.left[sc] <= 0) {
 		set_frees(h->watch, sc);
 	}

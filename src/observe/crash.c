@@ -125,16 +125,6 @@ static bool has_address(const siginfo_t *info) {
 	return info->si_signo != SIGABRT && info->si_code > 0 && info->si_code != SI_KERNEL;
 }
 
-/* A free block's first word leads to the next one. */
-static void line_culprit(struct line *l, uintptr_t addr) {
-	size_t size = misuse_list_leads_to(addr);
-	if (size == 0)
-		return;
-	line_str(l, "; a ");
-	line_dec(l, size);
-	line_str(l, "-byte block written to after its free leads there");
-}
-
 static void say_address(const siginfo_t *info) {
 	struct line l;
 	line_begin(&l);
@@ -144,7 +134,6 @@ static void say_address(const siginfo_t *info) {
 		line_ptr(&l, info->si_addr);
 		line_str(&l, " ");
 		crash_describe(&l, (uintptr_t)info->si_addr);
-		line_culprit(&l, (uintptr_t)info->si_addr);
 	} else {
 		line_str(&l, info->si_code > 0 ? ": an address that is no address" : ": sent, not by an access to memory");
 	}

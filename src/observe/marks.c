@@ -3,7 +3,7 @@
 
 #include "base/bits.h"
 #include "front/canary.h"
-#include "front/heap.h"
+#include "front/bins.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
@@ -63,26 +63,51 @@ static bool is_as_expected(const struct slab *s, uintptr_t block, const struct l
 	return rule->sc == 0 || slab_class_at(s, block) == rule->sc;
 }
 
+/* Marks a block that is free. False: it is none, or has a mark already. */
+static bool mark_block(struct marks *m, uintptr_t at, const struct list_rule *rule) {
+	const struct slab *s = slab_of(at);
+	if (!is_as_expected(s, at, rule)) {
+		fault(m, rule->strays, (void *)at);
+		return false;
+	}
+	uint64_t bit, *word = find(m, s, at, &bit);
+	if (word == NULL)
+		return false;
+	if ((*word & bit) != 0) {
+		fault(m, rule->loops, (void *)at);
+		return false;
+	}
+	*word |= bit;
+	return true;
+}
+
 /* Marks the blocks of a list, as far as it is one. */
 static void mark_list(struct marks *m, uintptr_t link, const struct list_rule *rule) {
 	size_t n = 0;
-	for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)), n++) {
-		const struct slab *s = slab_of(at);
-		if (!is_as_expected(s, at, rule)) {
-			fault(m, rule->strays, (void *)at);
+	for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)), n++)
+		if (!mark_block(m, at, rule))
 			return;
-		}
-		uint64_t bit, *word = find(m, s, at, &bit);
-		if (word == NULL)
-			return;
-		if ((*word & bit) != 0) {
-			fault(m, rule->loops, (void *)at);
-			return;
-		}
-		*word |= bit;
-	}
 	if (n != rule->count)
 		fault(m, rule->miscounts, (void *)link_decode(link));
+}
+
+static void mark_bin(struct marks *m, const struct heap *h, unsigned sc) {
+	const struct list_rule rule = { .loops = "a block is twice on free lists",
+	                                .strays = "a bin holds what is no block of its class and heap",
+	                                .miscounts = "a bin's list is not as long as it says",
+	                                .owner = &h->inbox, .sc = sc, .count = h->classes[sc].listed };
+	if (rule.count != 0)
+		mark_list(m, h->classes[sc].list, &rule);
+	void *const *at = bin_top(&h->bins[sc]), *const *end = h->classes[sc].end;
+	if (h->bins[sc].top == 0)
+		return;
+	if ((size_t)(end - at) > h->classes[sc].capacity) {
+		fault(m, "a bin holds more blocks than it may", at);
+		return;
+	}
+	for (; at < end && mark_block(m, (uintptr_t)*at, &rule); at++)
+		if (!bin_is_untouched(*at))
+			fault(m, "a block in a bin was written to", *at);
 }
 
 static int mark_slab(void *arg, struct slab *s) {
@@ -103,20 +128,8 @@ static int mark_slab(void *arg, struct slab *s) {
 }
 
 static void mark_heap(struct marks *m, const struct heap *h) {
-	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
-		const struct heap_class *hc = &h->classes[sc];
-		const struct bin *b = h->bins != NULL ? &h->bins[sc] : NULL;
-		struct list_rule rule = { .loops = "a block is twice on free lists",
-		                          .strays = "a bin holds what is no block of its class and heap",
-		                          .miscounts = "a bin does not hold as many blocks as it says",
-		                          .owner = &h->inbox, .sc = sc };
-		rule.count = b != NULL ? (size_t)(hc->capacity - b->room) : 0;
-		if (b != NULL && b->head != 0)
-			mark_list(m, b->head, &rule);
-		rule.count = hc->spare_count;
-		if (hc->spare_count != 0)
-			mark_list(m, hc->spare, &rule);
-	}
+	for (unsigned sc = 1; h->bins != NULL && sc < SC_COUNT; sc++)
+		mark_bin(m, h, sc);
 	for (unsigned i = 0; i < OUTBOX_SLOTS; i++) {
 		const struct outbox_slot *slot = &h->outbox.slot[i];
 		if (slot->slab != NULL)

@@ -306,16 +306,16 @@ static void add_bins(const struct reading *r, const void *heap, struct hak_stats
 	st->is_partial |= !have && GET(heap, HEAP_BINS) != 0;
 	for (size_t sc = 1; sc < classes && sc < HAK_STATS_CLASSES; sc++) {
 		const char *hc = place(heap, offset_of(r, F_HEAP_CLASSES) + sc * r->size[S_HEAP_CLASS]);
-		int64_t capacity = (int64_t)GET(hc, CLASS_CAPACITY);
 		room->samples[sc] += GET(hc, CLASS_SAMPLES);
 		room->waste[sc] += GET(hc, CLASS_WASTE);
-		room->cached[sc] += GET(hc, CLASS_SPARE);
+		room->cached[sc] += GET(hc, CLASS_LISTED);
 		if (!have)
 			continue;
 		const char *bin = place(bins, sc * size);
-		int64_t n = capacity - (int32_t)GET(bin, BIN_ROOM);
-		/* A head of 0 is that of a bin not in use. */
-		room->cached[sc] += GET(bin, BIN_HEAD) != 0 && n > 0 && n < 1 << 16 ? (uint64_t)n : 0;
+		uint64_t top = GET(bin, BIN_TOP), capacity = GET(hc, CLASS_CAPACITY);
+		uint64_t free_entries = (uint32_t)(top - GET(bin, BIN_FLOOR)) / sizeof(void *);
+		/* It may be changing, or not in use. */
+		room->cached[sc] += top != 0 && free_entries <= capacity ? capacity - free_entries : 0;
 	}
 }
 
@@ -346,7 +346,6 @@ static void add_quarantine(const struct reading *r, uint64_t at) {
 
 static void add_counters(const struct reading *r, const void *heap, struct hak_stats *st) {
 	st->bin_misses += GET(heap, COUNT_MISS);
-	st->refill_spare += GET(heap, COUNT_SPARE);
 	st->refill_own += GET(heap, COUNT_OWN);
 	st->refill_carve += GET(heap, COUNT_CARVE);
 	st->refill_ready += GET(heap, COUNT_READY);

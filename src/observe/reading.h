@@ -28,7 +28,7 @@ struct reading_copy {
 struct reading_room {
 	struct reading_copy outer, inner;   /* a part of a list; what that leads to */
 	uint64_t out[HAK_STATS_CLASSES];    /* blocks not at home */
-	uint64_t cached[HAK_STATS_CLASSES]; /* of those, in bins, spare bins, outboxes, quarantines */
+	uint64_t cached[HAK_STATS_CLASSES]; /* of those, in bins, outboxes, quarantines */
 	uint64_t samples[HAK_STATS_CLASSES], waste[HAK_STATS_CLASSES];
 };
 

@@ -214,7 +214,7 @@ static bool is_by_heap(const struct stat_row *row) {
 }
 
 void write_text_heaps(put_fn *put, void *arg) {
-	static const char heads[][8] = { "cached", "misses", "spare", "own", "carve", "ready", "inbox", "adopt",
+	static const char heads[][8] = { "cached", "misses", "own", "carve", "ready", "inbox", "adopt",
 	                                 "hole", "fresh", "full", "home", "remote", "batches", "drained" };
 	struct out o = { .put = put, .arg = arg };
 	put_str(&o, "heap is      ");

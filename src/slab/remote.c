@@ -78,6 +78,7 @@ static bool accept(struct slab *s, uint64_t word) {
 	assert(s->free_count == 0);
 	s->free = link_encode(first);
 	s->free_count = (uint16_t)remote_count(word);
+	s->is_cold = true;
 	s->used -= (uint16_t)remote_count(word);
 	s->left_remote = 0;
 	return true;

@@ -66,12 +66,20 @@ HAK_INLINE uint32_t sc_index(unsigned sc, uintptr_t offset) {
 	return (uint32_t)(offset * hak_size_classes[sc].inverse >> SC_INVERSE_SHIFT);
 }
 
-/* Code of the smallest class that holds a request, by (size + 15) / 16. */
-extern HAK_HIDDEN const uint16_t hak_class_codes[(SC_MAX_SIZE >> SC_QUANTUM_SHIFT) + 1];
+/* Code of the smallest class that holds a request, by (size + 15) / 16; and behind it, because malloc then knows where
+   that is, what a bin without an array has for its top entry (front/tcache.h): the address of a zero. */
+struct class_codes {
+	uint16_t of[(SC_MAX_SIZE >> SC_QUANTUM_SHIFT) + 1];
+	const uintptr_t *zero;
+};
+extern HAK_HIDDEN const struct class_codes hak_class_codes;
 
-/* `size` <= SC_MAX_SIZE. */
+/* `size` <= SC_MAX_SIZE; `codes` is hak_class_codes. */
+HAK_INLINE unsigned sc_code_by(const struct class_codes *codes, size_t size) {
+	return codes->of[(size + (1u << SC_QUANTUM_SHIFT) - 1) >> SC_QUANTUM_SHIFT];
+}
 HAK_INLINE unsigned sc_code(size_t size) {
-	return hak_class_codes[(size + (1u << SC_QUANTUM_SHIFT) - 1) >> SC_QUANTUM_SHIFT];
+	return sc_code_by(&hak_class_codes, size);
 }
 
 HAK_INLINE unsigned sc_of(size_t size) {

@@ -11,10 +11,7 @@
 #include "space/pagemap.h"
 
 uintptr_t hak_key = 1;
-uintptr_t hak_bin_end = LINK_END;
-#if defined(__x86_64__)
-uintptr_t hak_no_block = 0xffff80000000000f;
-#endif
+uintptr_t hak_mark = 1;
 
 enum {
 	GUARDS_MOST = 8192, /* slabs with an inaccessible page: each splits a mapping in two more parts, and the
@@ -39,13 +36,14 @@ struct lock *slab_lock(void) {
 	return &slabs.lock;
 }
 
-/* Odd: see hak_key. The topmost byte is 0x80 to 0x9f and the next one below 0x80, so that no link looks like a
+/* The topmost byte is 0x80 to 0x9f and the next one below 0x80, so that no link looks like a
    pointer, a small number of either sign, a floating-point number that is not next to nothing, ASCII, UTF-8, or one
    byte repeated. */
 void key_init(const uint64_t random[2]) {
 	uint64_t k = random[0] ^ (random[1] << 7 | random[1] >> 57);
 	hak_key = (uintptr_t)((k & 0x1f7fffffffffffff) | 0x8000000000000001);
-	hak_bin_end = (uintptr_t)(random[1] & 0x7fffffff0000) | LINK_END;
+	uint64_t mark = (random[0] ^ random[1] >> 32) * 0x9e3779b97f4a7c15;
+	hak_mark = (hak_key & 0xffff000000000000) | mark >> 16 | 1;
 }
 
 static struct slab *take_descriptor_locked(void) {
@@ -137,6 +135,7 @@ struct slab *slab_new(unsigned sc) {
 	s->fresh_is_zero = span.zero;
 	s->free = slab_end(s);
 	s->free_count = s->used = s->carved = s->left_remote = 0;
+	s->is_cold = false;
 	s->capacity = c->capacity;
 	s->block_size = c->size;
 	s->sc = (uint8_t)sc;

@@ -12,10 +12,10 @@
  *
  * A sparse slab may be opened to other classes: then slab/mosaic.h says what holds.
  *
- * A free block's first word is its *link*: the address of the next free block XOR a per-process key.
+ * The first word of a block on a list is its *link*: the address of the next free block XOR a per-process key.
  * The last link decodes to what is no address of a block (slab_end), so "no more" is one test. No address
- * has bits at the top, so there every link of a free block is the key. That is what free looks for to find
- * a block freed twice; the key's top bits are such that common numbers, pointers and text never look so
+ * has bits at the top, so there every link is the key, and so is the mark that blocks in bins have instead.
+ * That is what free looks for to find a block freed twice; the key's top bits are such that common numbers, pointers and text never look so
  * (see key_init), and any other word does in one process of 4096. Such a word in place of a link ends the
  * list, too: where lists end they are asked whether that was their end (front/misuse.h).
  *
@@ -44,7 +44,8 @@ struct slab {
 	uint16_t used;         /* carved blocks not on it */
 	uint16_t carved;       /* blocks handed out at least once; others look, see slab_has_block */
 	uint16_t capacity;     /* blocks in all */
-	uint16_t left_remote;  /* blocks seen and left on the remote list, see remote_unqueue */
+	uint16_t left_remote : 15; /* blocks seen and left on the remote list, see remote_unqueue */
+	uint16_t is_cold : 1;  /* other threads freed what is on the own list */
 	uint16_t reserved;     /* slab_reserved; constant */
 	uint32_t block_size;   /* bytes */
 	uint8_t sc;            /* size class */
@@ -66,8 +67,7 @@ struct slab {
 };
 static_assert(sizeof(struct slab) == 128, "two cache lines: the owner's and the others'");
 
-/* The per-process secret; 1 before key_init, which makes zeroed bins read as empty: a head of 0
-   decodes to 1, which is no block. */
+/* The per-process secret. */
 extern HAK_HIDDEN uintptr_t hak_key;
 void key_init(const uint64_t random[2]);
 
@@ -79,28 +79,13 @@ HAK_INLINE uintptr_t link_decode(uintptr_t link) {
 	return link ^ hak_key;
 }
 
-/* Bits that no block's address has: it is a multiple of 16, and a user's. */
-#if defined(__x86_64__)
-extern HAK_HIDDEN uintptr_t hak_no_block; /* constant; next to the key, which is needed when it is */
-
+/* Does it have bits that no block's address has, which is a multiple of 16, and a user's? */
 HAK_INLINE bool link_is_end(uintptr_t decoded) {
-	bool is_end;
-	/* One instruction, which compilers do not find. It takes no constant of that length. */
-	__asm__("test %1, %2" : "=@ccnz"(is_end) : "r"(decoded), "m"(hak_no_block));
-	return is_end;
+	return (decoded & 0xffff80000000000f) != 0;
 }
-#else
-HAK_INLINE bool link_is_end(uintptr_t decoded) {
-	return (decoded & 0xffff00000000000f) != 0;
-}
-#endif
 
 /* In the low bits of what an end decodes to; it differs in two from a block. The others are a granule's. */
 enum { LINK_END = 3 };
-
-/* What the end of an empty bin decodes to: no number that is known, because it is stored in the first block that is
-   pushed there, and whoever reads a freed block must not learn the key. */
-extern HAK_HIDDEN uintptr_t hak_bin_end;
 
 /* The link that ends lists of this slab's blocks. */
 HAK_INLINE uintptr_t slab_end(const struct slab *s) {
@@ -124,9 +109,13 @@ HAK_INLINE uint16_t top_of_word(uintptr_t word) {
 	return *(const top *)(word + TOP);
 }
 
-/* Suspicious: may be on a free list, since its first word ends as links do. */
+/* What a block in a bin begins with (front/tcache.h). It ends as links do, and is none; no number that is known,
+   because whoever reads a freed block must not learn the key. */
+extern HAK_HIDDEN uintptr_t hak_mark;
+
+/* Suspicious: may be free, since its first word ends as links and marks do. */
 HAK_INLINE bool block_looks_free(uintptr_t block) {
-	return top_of_word(block) == top_of_word((uintptr_t)&hak_key);
+	return top_of_word(block) == top_of_word((uintptr_t)&hak_mark);
 }
 
 HAK_INLINE void block_set_link(uintptr_t block, uintptr_t link) {
@@ -208,6 +197,7 @@ HAK_INLINE void slab_push(struct slab *s, uintptr_t first, uintptr_t last, unsig
 	s->free = link_encode(first);
 	s->free_count += (uint16_t)count;
 	s->used -= (uint16_t)count;
+	s->is_cold = false;
 }
 
 HAK_INLINE bool slab_has_uncarved(const struct slab *s) {

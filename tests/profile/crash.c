@@ -38,22 +38,6 @@ static char *small_block(void)
 	return blocks[400];
 }
 
-/* The link of a free block changes in a bit. */
-static void follow_link(void)
-{
-	uintptr_t bit = (uintptr_t)1 << 41, *blocks[600];
-
-	for (size_t i = 0; i < 600; i++)
-		blocks[i] = malloc(5000);
-	printf("%p\n", (void *)((uintptr_t)blocks[500] ^ bit));
-	fflush(stdout);
-	free(blocks[500]);
-	free(blocks[501]);
-	*(volatile uintptr_t *)blocks[501] ^= bit;
-	for (size_t i = 0; i < 3; i++)
-		*(volatile uintptr_t *)malloc(5000) = 1;
-}
-
 static volatile int goes_on = 1;
 
 static int fill_stack(int depth)
@@ -103,9 +87,7 @@ int main(int argc, char **argv)
 		p = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		printf("%p\n", (void *)p);
 		crash_at(p);
-	} else if (strcmp(what, "link") == 0)
-		follow_link();
-	else if (strcmp(what, "null") == 0)
+	} else if (strcmp(what, "null") == 0)
 		crash_at((char *)(uintptr_t)small);
 	else if (strcmp(what, "no_address") == 0)
 		crash_at((char *)(uintptr_t)0xdead000000000000);

@@ -10,6 +10,7 @@
 #include "common.h"
 #include "front/alloc.h"
 #include "front/bigcache.h"
+#include "front/bins.h"
 #include "front/heap_slabs.h"
 #include "observe/visit.h"
 #include "slab/mosaic.h"
@@ -142,24 +143,47 @@ static void own_list_stray_found(void **state)
 static void bin_block_in_use_elsewhere_found(void **state)
 {
 	struct bin *b = &bins[SC], saved = *b;
-	struct slab *s = slab_with_list();
+	const struct slab *s = slab_with_list();
+	void *top = *bin_top(b);
 
-	b->head = s->free;
+	*bin_top(b) = (void *)link_decode(s->free);
 	assert_found("twice on free lists");
+	*bin_top(b) = top;
+	b->top -= heap->classes[SC].capacity * sizeof(void *);
+	assert_found("more blocks than it may");
 	*b = saved;
-	b->room--;
-	assert_found("as many blocks as it says");
-	*b = saved;
+}
+
+static void bin_block_written_to_found(void **state)
+{
+	uintptr_t *block = *bin_top(&bins[SC]), mark = *block;
+
+	*block = 42;
+	assert_found("a block in a bin was written to");
+	*block = mark;
 }
 
 static void bin_other_class_found(void **state)
 {
-	struct bin saved = bins[SC + 1];
+	struct bin *other = &bins[SC + 1], saved;
 
-	assert_true(link_decode(bins[SC].head) % 2 == 0);
-	bins[SC + 1].head = bins[SC].head;
+	bin_flush(heap, SC + 1);
+	assert_true(bin_make_room(heap, SC + 1));
+	saved = *other;
+	assert_true(bin_push(other, *bin_top(&bins[SC])));
 	assert_found("no block of its class");
-	bins[SC + 1] = saved;
+	*other = saved;
+}
+
+static void list_of_bin_wrong_found(void **state)
+{
+	struct heap_class *hc = &heap->classes[SC];
+	struct slab *s = slab_with_list();
+
+	hc->list = s->free;
+	hc->listed = s->free_count;
+	assert_found("twice on free lists");
+	hc->listed = 0;
 }
 
 static void pagemap_other_owner_found(void **state)
@@ -288,7 +312,9 @@ int main(void)
 		CASE(own_list_ring_found),
 		CASE(own_list_stray_found),
 		CASE(bin_block_in_use_elsewhere_found),
+		CASE(bin_block_written_to_found),
 		CASE(bin_other_class_found),
+		CASE(list_of_bin_wrong_found),
 		CASE(pagemap_other_owner_found),
 		CASE(superslab_free_granule_found),
 		CASE(large_sums_and_tags_found),

@@ -2,6 +2,7 @@
 #include "fixture.h"
 
 #include "common.h"
+#include "front/bins.h"
 
 struct slab *fixture_slab(unsigned sc, struct inbox *owner, unsigned carved)
 {
@@ -46,7 +47,7 @@ struct slab *fixture_slab_of(uintptr_t block)
 uintptr_t fixture_take(struct heap *h, unsigned sc)
 {
 	bool zero;
-	void *p = bin_pop(&h->bins[sc]);
+	void *p = bin_take(h, sc);
 
 	if (p == NULL)
 		p = heap_refill(h, sc, &zero);
@@ -56,8 +57,10 @@ uintptr_t fixture_take(struct heap *h, unsigned sc)
 
 void fixture_send_home(struct heap *h, uintptr_t block)
 {
-	block_set_link(block, slab_end(fixture_slab_of(block)));
-	heap_send_home(h, link_encode(block));
+	void *entry = (void *)block;
+
+	block_set_link(block, hak_mark);
+	heap_send_home(h, slab_class_at(fixture_slab_of(block), block), &entry, &entry + 1);
 }
 
 uint64_t fixture_word(const struct slab *s)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Refilling: where blocks come from, stage by stage. What happens at a heap's end is in heap_end.c. */
-#include "front/heap.h"
+#include "front/bins.h"
 
 #include <string.h>
 
@@ -23,9 +23,8 @@ static int start(void **state)
 	other = heap_acquire(other_bins, false);
 	before = heap->count;
 	/* Heaps are recycled, with what they have learnt. */
-	heap->classes[SC].capacity = (uint16_t)policy_initial_capacity(SC);
+	bin_resize(heap, SC, policy_initial_capacity(SC));
 	heap->classes[SC].overran = false;
-	bins[SC].room = heap->classes[SC].capacity;
 	return heap != NULL && other != NULL && heap != other && hak_space.live == 0 ? 0 : -1;
 }
 
@@ -56,6 +55,20 @@ static void free_remotely(unsigned from, unsigned to)
 	outbox_flush(&other->outbox);
 }
 
+/* As free does. */
+static void free_in(unsigned sc, uintptr_t block)
+{
+	if (bin_push(&bins[sc], (void *)block))
+		return;
+	assert_true(bin_make_room(heap, sc));
+	assert_true(bin_push(&bins[sc], (void *)block));
+}
+
+static void free_here(uintptr_t block)
+{
+	free_in(SC, block);
+}
+
 static void acquired_heap_has_empty_bins(void **state)
 {
 	assert_true(heap->tag != 0 && heap->tag != other->tag);
@@ -63,7 +76,7 @@ static void acquired_heap_has_empty_bins(void **state)
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
 		assert_null(bin_pop(&bins[sc]));
 		assert_int_equal(bins[sc].magic, hak_size_classes[sc].magic);
-		assert_true(bins[sc].room > 0);
+		assert_int_equal(bin_count(heap, sc), 0);
 	}
 	assert_int_equal(bins[0].magic, 0);
 }
@@ -79,7 +92,7 @@ static void refill_first_makes_slab_and_carves(void **state)
 	assert_int_equal(heap->count.refill_carve - before.refill_carve, 1);
 	assert_int_equal(pagemap_tag((uintptr_t)p), heap->tag | SC << SC_CODE_SHIFT);
 	assert_int_equal(fixture_slab_of((uintptr_t)p)->carved,
-		policy_carve(SC, heap->classes[SC].capacity));
+		policy_carve(SC, heap->classes[SC].capacity / 2u));
 	fixture_send_home(heap, (uintptr_t)p);
 }
 
@@ -119,18 +132,45 @@ static void refill_from_dirty_memory_clears_link(void **state)
 	fixture_send_home(heap, block);
 }
 
-static void refill_from_own_list_takes_it_whole(void **state)
+static void refill_from_own_list_takes_half_a_bin(void **state)
 {
+	unsigned half = heap->classes[SC].capacity / 2;
+
 	take(0, PER_SLAB);
-	push_home(0, 20);
+	push_home(0, half + 4);
 	assert_null(bin_pop(&bins[SC]));
 	take(0, 1);
 	assert_int_equal(heap->count.refill_own - before.refill_own, 1);
-	assert_int_equal(fixture_slab_of(blocks[0])->free_count, 0);
-	assert_int_equal(bins[SC].room, heap->classes[SC].capacity - 19);
-	take(1, 20);
-	assert_int_equal(heap->count.refill_own - before.refill_own, 1);
+	assert_int_equal(fixture_slab_of(blocks[0])->free_count, 4);
+	assert_int_equal(bin_count(heap, SC), half - 1);
+	take(1, half + 4);
+	assert_int_equal(heap->count.refill_own - before.refill_own, 2);
 	assert_int_equal(heap->count.refill_fresh - before.refill_fresh, 1);
+	push_home(0, PER_SLAB);
+}
+
+/* What others freed is served one by one from where it is. */
+static void refill_from_others_stays_a_list(void **state)
+{
+	take(0, PER_SLAB);
+	free_remotely(0, 10);
+	take(0, 1);
+	assert_int_equal(heap->classes[SC].listed, 9);
+	assert_int_equal(bin_count(heap, SC), 0);
+	take(1, 2);
+	assert_int_equal(heap->classes[SC].listed, 8);
+	free_here(blocks[0]); /* what is freed comes first */
+	assert_null(bin_pop_listed(heap, SC));
+	take(0, 1);
+	assert_int_equal(heap->classes[SC].listed, 8);
+	bin_hide(heap, SC);
+	assert_null(bin_pop_listed(heap, SC));
+	take(2, 3);
+	assert_int_equal(heap->classes[SC].listed, 7);
+	heap_flush(heap);
+	assert_int_equal(heap->classes[SC].listed, 0);
+	assert_int_equal(fixture_slab_of(blocks[0])->used, PER_SLAB - 7);
+	take(3, 10);
 	push_home(0, PER_SLAB);
 }
 
@@ -236,75 +276,36 @@ static void capacity_overrun_bin_grows(void **state)
 	heap = heap_acquire(bins, false);
 }
 
-/* As free does with a block that its bin has no room for. */
-static void free_in(unsigned sc, uintptr_t block)
-{
-	struct bin *b = &bins[sc];
-
-	if (b->room <= 0)
-		heap_make_room(heap, sc);
-	b->room--;
-	bin_push(b, block);
-}
-
-static void free_here(uintptr_t block)
-{
-	free_in(SC, block);
-}
-
-/* What is stored in it is the bin's end, which leads to no slab. */
-static void block_freed_into_emptied_bin_looks_free(void **state)
+static void block_in_bin_looks_free_hidden_or_not(void **state)
 {
 	take(0, 1);
-	heap_make_room(heap, SC);
 	free_here(blocks[0]);
-	assert_true(block_looks_free(blocks[0]));
-	assert_int_equal(bin_pop(&bins[SC]), blocks[0]);
+	assert_true(block_looks_free(blocks[0]) && bin_contains(heap, SC, blocks[0]));
+	bin_hide(heap, SC);
+	assert_null(bin_pop(&bins[SC]));
+	assert_true(block_looks_free(blocks[0]) && bin_contains(heap, SC, blocks[0]));
+	assert_int_equal(bin_take(heap, SC), blocks[0]);
+	assert_false(block_looks_free(blocks[0]) || bin_contains(heap, SC, blocks[0]));
 	push_home(0, 1);
 }
 
-static void full_bin_becomes_spare_and_comes_back(void **state)
+static void blocks_come_back_newest_first(void **state)
 {
 	unsigned capacity = heap->classes[SC].capacity;
-	uint64_t carved;
+	uint64_t misses;
 
-	take(0, 2 * capacity);
-	while (bin_pop(&bins[SC]) != NULL)
-		continue;
-	bins[SC].room = (int32_t)capacity;
-	carved = heap->count.refill_carve;
-	for (unsigned i = 0; i < 2 * capacity; i++)
+	take(0, capacity);
+	bin_flush(heap, SC);
+	misses = heap->count.bin_miss;
+	for (unsigned i = 0; i < capacity; i++)
 		free_here(blocks[i]);
-	assert_int_equal(bins[SC].room, 0);
-	assert_int_equal(heap->classes[SC].spare_count, capacity);
-	assert_false(heap->classes[SC].overran);
-	for (unsigned i = 2 * capacity; i-- > 0;)
+	assert_int_equal(bin_count(heap, SC), capacity);
+	for (unsigned i = capacity; i-- > 0;)
 		assert_int_equal(fixture_take(heap, SC), blocks[i]);
-	assert_int_equal(heap->count.refill_carve, carved);
-	push_home(0, 2 * capacity);
+	assert_int_equal(heap->count.bin_miss, misses);
+	push_home(0, capacity);
 }
 
-/* A program that allocates and frees around a full bin would take the slow path again and again. */
-static void bin_and_spare_that_keep_changing_places_grow(void **state)
-{
-	unsigned capacity = heap->classes[SC].capacity, rounds;
-
-	take(0, 2 * capacity);
-	for (unsigned i = 0; i < 2 * capacity; i++)
-		free_here(blocks[i]);
-	for (rounds = 0; rounds < 100 && heap->classes[SC].capacity == capacity; rounds++) {
-		take(0, capacity + 1);
-		for (unsigned i = 0; i <= capacity; i++)
-			free_here(blocks[i]);
-	}
-	assert_in_range(rounds, 2, 50);
-	assert_true(heap->classes[SC].capacity > capacity);
-	heap_destroy_slabs(heap);
-	heap = heap_acquire(bins, false);
-}
-
-/* They keep few bytes from their slabs: a program that makes and frees a hundred at a time never leaves the
-   short way. */
 static void bin_of_smallest_blocks_grows_to_hold_a_batch(void **state)
 {
 	enum { SMALLEST = 1, BATCH = 100, ROUNDS = 50 };
@@ -325,17 +326,15 @@ static void bin_of_smallest_blocks_grows_to_hold_a_batch(void **state)
 	heap = heap_acquire(bins, false);
 }
 
-/* Each time the older half goes home, each run of blocks to its own slab. */
-static void full_bin_with_spare_sends_older_blocks_home(void **state)
+/* Each run of blocks to its own slab. */
+static void full_bin_sends_older_half_home(void **state)
 {
 	unsigned capacity = heap->classes[SC].capacity, all = 4 * PER_SLAB;
-	unsigned order[4 * PER_SLAB], home = 0;
+	unsigned order[4 * PER_SLAB], cached = 0;
 	uint64_t seed = 9;
 
 	take(0, all);
-	heap_send_home(heap, bins[SC].head);
-	bins[SC].head = heap_bin_end();
-	bins[SC].room = (int32_t)capacity;
+	bin_flush(heap, SC);
 	for (unsigned i = 0; i < all; i++)
 		order[i] = i;
 	for (unsigned i = all - 1; i > 0; i--) {
@@ -344,13 +343,13 @@ static void full_bin_with_spare_sends_older_blocks_home(void **state)
 		order[j] = t;
 	}
 	for (unsigned i = 0; i < all; i++) {
+		cached -= cached == capacity ? capacity / 2 : 0;
 		free_here(blocks[order[i]]);
-		if (i + 1 > 2 * capacity && (i + 1) % capacity == 1)
-			home += capacity;
+		assert_int_equal(bin_count(heap, SC), ++cached);
 	}
-	assert_true(heap->classes[SC].overran && home > 0);
-	unsigned cached = capacity - (unsigned)bins[SC].room + heap->classes[SC].spare_count;
-	assert_int_equal(cached, all - home);
+	assert_true(heap->classes[SC].overran);
+	for (unsigned i = 0; i < all; i++)
+		assert_int_equal(bin_contains(heap, SC, blocks[order[i]]), i >= all - cached);
 	heap_flush(heap);
 	assert_int_equal(hak_space.live, 0);
 }
@@ -368,77 +367,114 @@ static void tick_hides_bins(void **state)
 	(void)fixture_take(heap, SC - 1);
 	assert_true(heap->looked != 0);
 	assert_null(bin_pop(&bins[SC]));
-	assert_true(heap->classes[SC].spare_count > 0);
+	assert_true(bin_count(heap, SC) > 0);
 	take(0, 1);
-	assert_int_equal(heap->classes[SC].spare_count, 0);
 	free_here(blocks[0]);
+	assert_non_null(bin_pop(&bins[SC]));
 	heap_destroy_slabs(heap);
 	heap = heap_acquire(bins, false);
 }
 
-/* A slab's whole list that is larger than the bin is set aside once and not sent home again. */
-static void whole_list_set_aside_is_used_up_first(void **state)
-{
-	unsigned capacity = heap->classes[SC].capacity;
-
-	take(0, PER_SLAB);
-	push_home(0, PER_SLAB - 2 * capacity);
-	take(0, 1);
-	assert_true(bins[SC].room < 0);
-	for (unsigned i = 0; i < 2 * capacity; i++)
-		free_here(blocks[PER_SLAB - 1 - i]);
-	assert_int_equal(heap->classes[SC].spare_count, PER_SLAB - 2 * capacity - 1);
-	assert_int_equal(bins[SC].room, 0);
-	free_here(blocks[0]);
-	assert_int_equal(heap->classes[SC].spare_count, PER_SLAB - 2 * capacity - 1);
-	heap_flush(heap);
-	assert_int_equal(hak_space.live, 0);
-}
-
-/* Three blocks, of which the last leads to `next`. */
-static void send_home_written(uintptr_t next)
+/* Three blocks on a list, of which the last leads to `next`. */
+static uintptr_t list_written(uintptr_t next)
 {
 	for (unsigned i = 0; i < 2; i++)
 		block_set_link(blocks[i], link_encode(blocks[i + 1]));
 	block_set_link(blocks[2], link_encode(next));
 	listen_begin();
-	heap_send_home(heap, link_encode(blocks[0]));
+	return link_encode(blocks[0]);
 }
 
-static void list_written_to_does_not_come_home(void **state)
+static void list_written_to_comes_home_as_far_as_it_leads(void **state)
 {
 	uintptr_t theirs = fixture_take(other, SC);
 
 	take(0, PER_SLAB);
-	const struct slab *s = fixture_slab_of(blocks[0]);
-	uintptr_t wrong[] = {blocks[0], blocks[1], blocks[1] + 16, blocks[2], s->base + GRANULE - 64};
+	struct slab *s = fixture_slab_of(blocks[0]);
+	uintptr_t wrong[] = {blocks[2] + 16, s->base + GRANULE - 64, 42, theirs};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-		send_home_written(wrong[i]);
+		heap_send_list_home(heap, SC, list_written(wrong[i]), 5);
 		assert_said("write after free to a 1024-byte block");
+		assert_int_equal(s->used, PER_SLAB - 3);
+		take(0, 3);
 		assert_int_equal(s->used, PER_SLAB);
-		assert_int_equal(s->free_count, 0);
 	}
-	send_home_written(42);
-	assert_said("write after free to a block");
-	send_home_written(theirs + 16);
-	assert_said("write after free to a block");
 	heap_destroy_slabs(heap);
 	heap = heap_acquire(bins, false);
 	fixture_send_home(other, theirs);
 }
 
-static void spare_written_to_is_not_used(void **state)
+/* But for the first its blocks are lost. */
+static void own_list_written_to_is_not_served(void **state)
 {
-	bool zero;
-
-	take(0, 1);
-	heap->classes[SC].spare = 0x4141414141414141;
-	heap->classes[SC].spare_count = 3;
-	heap_empty_bin(heap, SC);
+	take(0, PER_SLAB);
+	struct slab *s = fixture_slab_of(blocks[0]);
+	push_home(0, 5);
+	block_set_link(blocks[2], link_encode(blocks[1] + 16));
 	listen_begin();
-	blocks[1] = (uintptr_t)heap_refill(heap, SC, &zero);
+	assert_int_equal(fixture_take(heap, SC), blocks[4]);
 	assert_said("write after free to a 1024-byte block");
-	assert_true(slab_has_block(fixture_slab_of(blocks[1]), blocks[1]));
+	assert_int_equal(bin_count(heap, SC), 0);
+	assert_int_equal(s->used, PER_SLAB);
+	assert_int_equal(s->free_count, 0);
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
+static void list_of_others_written_to_is_not_served(void **state)
+{
+	take(0, PER_SLAB);
+	free_remotely(0, 4);
+	take(0, 1);
+	assert_int_equal(heap->classes[SC].listed, 3);
+	block_set_link(link_decode(heap->classes[SC].list), 0x4141414141414141);
+	listen_begin();
+	assert_null(bin_take(heap, SC));
+	assert_said("write after free to a 1024-byte block");
+	assert_int_equal(heap->classes[SC].listed, 0);
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
+/* The first is looked at when the list is taken over, the last when it is served. */
+static void list_of_others_written_to_at_its_ends_is_told(void **state)
+{
+	take(0, PER_SLAB);
+	free_remotely(0, 4);
+	*(uint64_t *)blocks[3] = 42; /* freed last, so it comes first */
+	listen_begin();
+	(void)fixture_take(heap, SC);
+	assert_said("write after free to a 1024-byte block");
+	assert_int_equal(heap->classes[SC].listed, 0);
+	while (bin_take(heap, SC) != NULL)
+		continue;
+	free_remotely(10, 12);
+	block_set_link(blocks[10], link_encode(42));
+	while (heap->classes[SC].listed == 0)
+		take(20, 21);
+	listen_begin();
+	assert_null(bin_take(heap, SC));
+	assert_said("write after free to a 1024-byte block");
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
+static void block_in_bin_written_to_is_left_alone(void **state)
+{
+	take(0, 3);
+	bin_flush(heap, SC);
+	for (unsigned i = 0; i < 3; i++)
+		free_here(blocks[i]);
+	*(uint64_t *)blocks[2] = 42;
+	assert_null(bin_pop(&bins[SC]));
+	listen_begin();
+	assert_int_equal(bin_take(heap, SC), blocks[1]);
+	assert_said("write after free to %p (1024-byte block)", (void *)blocks[2]);
+	free_here(blocks[1]);
+	*(uint64_t *)blocks[0] = 42;
+	listen_begin();
+	bin_flush(heap, SC);
+	assert_said("write after free to %p (1024-byte block)", (void *)blocks[0]);
 	heap_destroy_slabs(heap);
 	heap = heap_acquire(bins, false);
 }
@@ -466,8 +502,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(refill_first_makes_slab_and_carves, start, end),
 		cmocka_unit_test_setup_teardown(refill_any_class_blocks_apart, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_dirty_memory_clears_link, start, end),
-		cmocka_unit_test_setup_teardown(block_freed_into_emptied_bin_looks_free, start, end),
-		cmocka_unit_test_setup_teardown(refill_from_own_list_takes_it_whole, start, end),
+		cmocka_unit_test_setup_teardown(block_in_bin_looks_free_hidden_or_not, start, end),
+		cmocka_unit_test_setup_teardown(refill_from_own_list_takes_half_a_bin, start, end),
+		cmocka_unit_test_setup_teardown(refill_from_others_stays_a_list, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_ready_slab, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_inbox, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_current_while_queued, start, end),
@@ -475,14 +512,15 @@ int main(void)
 		cmocka_unit_test_setup_teardown(refill_prefers_recycled_blocks, start, end),
 		cmocka_unit_test_setup_teardown(slab_empty_and_not_needed_deleted, start, end),
 		cmocka_unit_test_setup_teardown(capacity_overrun_bin_grows, start, end),
-		cmocka_unit_test_setup_teardown(full_bin_becomes_spare_and_comes_back, start, end),
-		cmocka_unit_test_setup_teardown(bin_and_spare_that_keep_changing_places_grow, start, end),
+		cmocka_unit_test_setup_teardown(blocks_come_back_newest_first, start, end),
 		cmocka_unit_test_setup_teardown(bin_of_smallest_blocks_grows_to_hold_a_batch, start, end),
-		cmocka_unit_test_setup_teardown(full_bin_with_spare_sends_older_blocks_home, start, end),
+		cmocka_unit_test_setup_teardown(full_bin_sends_older_half_home, start, end),
 		cmocka_unit_test_setup_teardown(tick_hides_bins, start, end),
-		cmocka_unit_test_setup_teardown(whole_list_set_aside_is_used_up_first, start, end),
-		cmocka_unit_test_setup_teardown(list_written_to_does_not_come_home, start, end),
-		cmocka_unit_test_setup_teardown(spare_written_to_is_not_used, start, end),
+		cmocka_unit_test_setup_teardown(list_written_to_comes_home_as_far_as_it_leads, start, end),
+		cmocka_unit_test_setup_teardown(own_list_written_to_is_not_served, start, end),
+		cmocka_unit_test_setup_teardown(list_of_others_written_to_is_not_served, start, end),
+		cmocka_unit_test_setup_teardown(list_of_others_written_to_at_its_ends_is_told, start, end),
+		cmocka_unit_test_setup_teardown(block_in_bin_written_to_is_left_alone, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
 	};
 

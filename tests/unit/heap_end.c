@@ -4,7 +4,7 @@
 #include "common.h"
 #include "fixture.h"
 #include "front/alloc.h"
-#include "front/heap.h"
+#include "front/bins.h"
 #include "os/lock.h"
 #include "slab/pool.h"
 
@@ -66,7 +66,7 @@ static void retire_without_blocks_out_gives_all_back(void **state)
 	assert_int_equal(pool_count(SC), 0);
 	assert_null(h->bins);
 	for (unsigned sc = 0; sc < SC_COUNT; sc++)
-		assert_true(bins[sc].head == 0 && bins[sc].magic == 0);
+		assert_true(bins[sc].top == 0 && bins[sc].magic == 0);
 }
 
 static void retired_heap_is_used_again(void **state)
@@ -269,7 +269,7 @@ static void fork_amid_end_of_thread_is_repaired(void **state)
 static bool are_empty(const struct heap *h, const struct bin *at)
 {
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
-		if (at[sc].head != heap_bin_end() || at[sc].room != h->classes[sc].capacity)
+		if (at[sc].top != bin_empty(&h->classes[sc], sc).top || h->classes[sc].listed != 0)
 			return false;
 	return true;
 }

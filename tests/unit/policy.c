@@ -12,7 +12,7 @@ static void capacity_any_class_within_bounds(void **state)
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
 		assert_true(policy_initial_capacity(sc) >= 8);
 		assert_true(policy_max_capacity(sc) >= policy_initial_capacity(sc));
-		assert_true(policy_max_capacity(sc) <= 1024);
+		assert_true(policy_max_capacity(sc) <= 2048);
 		assert_true(sc == 1 || policy_max_capacity(sc) <= policy_max_capacity(sc - 1));
 	}
 	assert_true(policy_initial_capacity(1) < policy_max_capacity(1));
@@ -55,7 +55,7 @@ static void growth_repeated_reaches_maximum(void **state)
 	}
 }
 
-enum { OWN = 128 << 10 };
+enum { OWN = 256 << 10 };
 
 /* Bytes by which all bins have grown when none grows any longer. */
 static size_t grow_all(struct policy *p, unsigned *capacity)
@@ -80,7 +80,7 @@ static void growth_all_classes_bounded_in_bytes(void **state)
 	for (int profile = POLICY_AUTO; profile <= POLICY_TINYPLUS_ALL; profile++) {
 		struct policy p = fresh((enum policy_profile)profile);
 		unsigned capacity[SC_COUNT];
-		assert_in_range(grow_all(&p, capacity), 1, 2 * HAK_MIB + POLICY_BANDS * OWN);
+		assert_in_range(grow_all(&p, capacity), 1, 4 * HAK_MIB + POLICY_BANDS * OWN);
 	}
 }
 
@@ -201,7 +201,7 @@ static void band_before_needier_one_shrinks(void **state)
 	static const unsigned share[POLICY_BANDS] = {0, 0, 0, 1, 0, 20, 0, 0};
 	struct policy p = fresh(POLICY_TINYPLUS_ALL);
 
-	p.grown[3] = 2 * HAK_MIB;
+	p.grown[3] = 4 * HAK_MIB;
 	p.grown[5] = OWN;
 	assert_int_equal(use(&p, share, 10), 0);
 	assert_int_equal(policy_growth(&p, 10, 64), 0);
@@ -215,7 +215,7 @@ static void band_keeps_its_own_bytes(void **state)
 	static const unsigned share[POLICY_BANDS] = {0, 0, 0, 1, 0, 20, 0, 5};
 	struct policy p = fresh(POLICY_TINYPLUS_ALL);
 
-	p.grown[7] = 2 * HAK_MIB;
+	p.grown[7] = 4 * HAK_MIB;
 	assert_true(policy_growth(&p, 4, 64) > 0);
 	p.grown[5] = p.grown[3] = OWN;
 	assert_int_equal(policy_growth(&p, 4, 64), 0);

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/bins.h"
+
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/settings.h"
+#include "front/misuse.h"
+#include "front/sampling.h"
+#include "space/meta.h"
+
+/* ---- the array ---- */
+
+HAK_NOINLINE HAK_EVERYDAY static bool make_array(struct heap *h, unsigned sc, unsigned length) {
+	struct heap_class *hc = &h->classes[sc];
+	void **array = meta_alloc((length + 1) * sizeof *array);
+	if (array == NULL)
+		return false;
+	memcpy(&array[length], &hak_class_codes.zero, sizeof *array);
+	/* Release: who looks at another thread's bin may see an array that `top` is not in, and tells by its length. */
+	hc->length = (uint16_t)length;
+	__atomic_store_n(&hc->end, array + length, __ATOMIC_RELEASE);
+	bin_reset(h, sc);
+	return true;
+}
+
+static bool has_array(struct heap *h, unsigned sc) {
+	const struct heap_class *hc = &h->classes[sc];
+	return HAK_LIKELY(hc->end != NULL) || make_array(h, sc, hc->capacity);
+}
+
+void bin_resize(struct heap *h, unsigned sc, unsigned capacity) {
+	struct heap_class *hc = &h->classes[sc];
+	bool fits = hc->end == NULL || capacity <= hc->length;
+	if (!fits && !make_array(h, sc, policy_max_capacity(sc)))
+		return;
+	hc->capacity = (uint16_t)capacity; /* only now: it never exceeds the array's length */
+	bin_reset(h, sc);
+}
+
+HAK_EVERYDAY unsigned bin_wants(struct heap *h, unsigned sc) {
+	return has_array(h, sc) ? h->classes[sc].capacity / 2u : 1;
+}
+
+/* While the array is worked on, what signal handlers free does not enter it: the bin is full. Returns the top entry. */
+HAK_NOINLINE static void **shut(struct heap *h, unsigned sc) {
+	struct bin *b = &h->bins[sc];
+	b->floor = (uint32_t)b->top;
+	atomic_signal_fence(memory_order_seq_cst);
+	void **top = bin_top(b);
+	b->top = bin_top_at(h->classes[sc].end); /* empty, too */
+	b->floor = (uint32_t)b->top;
+	return top;
+}
+
+/* The entries from `from` to the array's end are in the bin. */
+HAK_NOINLINE static void open_at(struct heap *h, unsigned sc, void **from) {
+	struct bin b = bin_empty(&h->classes[sc], sc);
+	b.top = bin_top_at(from);
+	atomic_signal_fence(memory_order_seq_cst);
+	h->bins[sc] = b;
+}
+
+/* ---- taking ---- */
+
+HAK_NOINLINE void *bin_pop_listed(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	const struct bin *b = &h->bins[sc];
+	if (hc->listed == 0 || hc->hides_list || bin_count(h, sc) != 0)
+		return NULL;
+	uintptr_t block = link_decode(hc->list), next = link_decode(block_link(block));
+	uint32_t remainder = (uint16_t)next * b->magic;
+	bool leads_on = pagemap_tag(next) == (h->tag | sc << SC_CODE_SHIFT) && remainder < b->magic;
+	if (HAK_UNLIKELY(!leads_on)) {
+		if (!link_is_our_end(next))
+			return NULL;
+		hc->listed = 1;
+	}
+	hc->list = link_encode(next);
+	atomic_signal_fence(memory_order_release); /* what is counted is on the list, but for one: heap_send_list_home */
+	hc->listed--;
+	atomic_signal_fence(memory_order_release); /* as in bin_pop */
+	block_set_link(block, 0);
+	return (void *)block;
+}
+
+void *bin_take_listed(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	hc->hides_list = false;
+	void *p = bin_pop_listed(h, sc);
+	if (HAK_UNLIKELY(p == NULL && hc->listed != 0)) {
+		misuse_end(sc);
+		hc->listed = 0;
+	}
+	return p;
+}
+
+HAK_EVERYDAY void *bin_take(struct heap *h, unsigned sc) {
+	struct bin *b = &h->bins[sc];
+	while (bin_count(h, sc) != 0) {
+		uintptr_t block = (uintptr_t)*bin_top(b);
+		if (block_link(block) == bin_hidden_mark())
+			block_set_link(block, hak_mark);
+		void *p = bin_pop(b);
+		if (HAK_LIKELY(p != NULL))
+			return p;
+		misuse_written(MISUSE_AFTER_FREE, block, hak_size_classes[sc].size);
+		b->top += sizeof(void *);
+	}
+	return bin_take_listed(h, sc);
+}
+
+void bin_hide(struct heap *h, unsigned sc) {
+	h->classes[sc].hides_list = true;
+	if (bin_count(h, sc) != 0)
+		bin_hide_at(h, sc, 0);
+}
+
+HAK_NOINLINE void bin_hide_at(struct heap *h, unsigned sc, unsigned depth) {
+	void *block = bin_top(&h->bins[sc])[depth];
+	if (block_is_marked(block))
+		block_set_link((uintptr_t)block, bin_hidden_mark());
+}
+
+HAK_COLD bool bin_contains(const struct heap *h, unsigned sc, uintptr_t block) {
+	const struct heap_class *hc = &h->classes[sc];
+	void *const *end = __atomic_load_n(&hc->end, __ATOMIC_ACQUIRE);
+	const struct bin *bins = h->bins;
+	if (bins == NULL || bins[sc].top == 0)
+		return false;
+	void *const *at = bin_top(&bins[sc]);
+	if ((size_t)(end - at) > hc->length)
+		return false;
+	while (at < end && *at != (void *)block)
+		at++;
+	return at < end;
+}
+
+/* ---- filling ---- */
+
+void bin_check_end(const struct slab *s, uintptr_t link) {
+	uintptr_t end = link_decode(link);
+	if (HAK_UNLIKELY(!link_is_our_end(end) && !slab_has_block(s, end)))
+		misuse_end(s->sc);
+}
+
+void *bin_fill(struct heap *h, unsigned sc, const struct slab *s, uintptr_t *linkp, unsigned n) {
+	void **to = h->classes[sc].end - (n - 1);
+	uintptr_t first = link_decode(*linkp), block = first;
+	unsigned i = 0;
+	if (n > 1)
+		shut(h, sc);
+	for (; i < n && !link_is_end(block) && slab_has_block(s, block); i++) {
+		uintptr_t next = link_decode(block_link(block));
+		if (i > 0)
+			to[i - 1] = (void *)block;
+		block_set_link(block, i > 0 ? hak_mark : 0);
+		block = next;
+	}
+	*linkp = link_encode(block);
+	if (HAK_UNLIKELY(i < n)) {
+		bin_check_end(s, *linkp);
+		*linkp = slab_end(s);
+		to = h->classes[sc].end;
+	}
+	if (n > 1)
+		open_at(h, sc, to);
+	return i > 0 ? (void *)first : NULL;
+}
+
+HAK_EVERYDAY void *bin_fill_run(struct heap *h, unsigned sc, uintptr_t first, size_t size, unsigned n) {
+	void **to = h->classes[sc].end - (n - 1);
+	uintptr_t block = first;
+	if (n == 1)
+		return (void *)first;
+	shut(h, sc);
+	for (unsigned i = 0; i < n - 1; i++) {
+		block += size;
+		to[i] = (void *)block;
+		block_set_link(block, hak_mark);
+	}
+	open_at(h, sc, to);
+	return (void *)first;
+}
+
+bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned n) {
+	struct heap_class *hc = &h->classes[sc];
+	/* Whoever samples draws the blocks in the bin, and whoever counts operations must see each. Hardened, all links
+	   are looked at before a block is served. */
+	if (h->sampling != NULL || h->ops != NULL || hak_settings.secure != 0)
+		return false;
+	hc->list = link;
+	hc->listed = (uint16_t)n;
+	return true;
+}
+
+/* ---- emptying ---- */
+
+bool bin_make_room(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	if (HAK_UNLIKELY(hc->end == NULL))
+		return has_array(h, sc);
+	COUNT(h->count.bin_overflow);
+	sampling_bin_emptied(h, sc);
+	hc->overran = true;
+	void **top = shut(h, sc), **older = top + (hc->end - top) / 2;
+	heap_send_home(h, sc, older, hc->end);
+	memmove(top + (hc->end - older), top, (size_t)(older - top) * sizeof *top);
+	open_at(h, sc, top + (hc->end - older));
+	sampling_bin_filled(h, sc);
+	return true;
+}
+
+HAK_NOINLINE void bin_unlist(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	unsigned n = hc->listed;
+	hc->listed = 0;
+	if (n != 0)
+		heap_send_list_home(h, sc, hc->list, n);
+}
+
+void bin_flush(struct heap *h, unsigned sc) {
+	bin_unlist(h, sc);
+	void **end = h->classes[sc].end;
+	if (bin_count(h, sc) == 0)
+		return;
+	sampling_bin_emptied(h, sc);
+	heap_send_home(h, sc, shut(h, sc), end);
+	open_at(h, sc, end);
+}
