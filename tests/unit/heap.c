@@ -2,6 +2,7 @@
 /* Refilling: where blocks come from, stage by stage. What happens at a heap's end is in heap_end.c. */
 #include "front/bins.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common.h"
@@ -276,6 +277,22 @@ static void capacity_overrun_bin_grows(void **state)
 	heap = heap_acquire(bins, false);
 }
 
+/* Each is to be seen by whoever counts operations. */
+static void refill_while_counting_leaves_no_list(void **state)
+{
+	take(0, PER_SLAB);
+	free_remotely(0, 10);
+	heap->ops = calloc(1, sizeof *heap->ops);
+	take(0, 1);
+	free(heap->ops);
+	heap->ops = NULL;
+	assert_int_equal(heap->classes[SC].listed, 0);
+	assert_int_equal(bin_count(heap, SC), 9);
+	push_home(0, 1);
+	take(1, 10);
+	push_home(1, PER_SLAB);
+}
+
 static void block_in_bin_looks_free_hidden_or_not(void **state)
 {
 	take(0, 1);
@@ -505,6 +522,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(block_in_bin_looks_free_hidden_or_not, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_own_list_takes_half_a_bin, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_others_stays_a_list, start, end),
+		cmocka_unit_test_setup_teardown(refill_while_counting_leaves_no_list, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_ready_slab, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_inbox, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_current_while_queued, start, end),

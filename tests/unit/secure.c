@@ -345,6 +345,23 @@ static void placement_differs_between_slabs(void **state)
 		assert_true(give(blocks[i], 1));
 }
 
+/* Of any size, though no more than a page is carved at a time otherwise. */
+static void large_blocks_of_slab_not_in_order(void **state)
+{
+	enum { LARGE = 3000, COUNT = 64 };
+	char *block[COUNT];
+	unsigned rising = 0;
+
+	for (unsigned i = 0; i < COUNT; i++) {
+		block[i] = alloc_block(heap, LARGE, ALLOC_ALIGN, false);
+		rising += i > 0 && block[i] > block[i - 1];
+	}
+	for (unsigned i = 0; i < COUNT; i++)
+		free_block(heap, block[i]);
+	/* Half of them by chance; so many in one run of 10^9. */
+	assert_true(rising < COUNT - 8);
+}
+
 static void slab_guarded_keeps_its_blocks_off_the_page(void **state)
 {
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
@@ -382,6 +399,7 @@ int main(void)
 		AT(2, sized_free_wrong_reported),
 		AT(2, slab_given_back_with_broken_canary_reported),
 		AT(2, resized_block_has_its_new_size),
+		AT(2, large_blocks_of_slab_not_in_order),
 		AT(2, links_shuffled_are_each_block_once),
 		AT(2, placement_differs_between_slabs),
 		AT(3, slab_guarded_keeps_its_blocks_off_the_page),
