@@ -95,6 +95,12 @@ void *bin_take_listed(struct heap *h, unsigned sc) {
 	return p;
 }
 
+HAK_COLD void bin_block_was_written(const struct heap *h, unsigned sc, uintptr_t block) {
+	/* A forsaken heap's interrupted call may find what the fork child has done since. */
+	if (!h->forsaken)
+		misuse_written(MISUSE_AFTER_FREE, block, hak_size_classes[sc].size);
+}
+
 HAK_EVERYDAY void *bin_take(struct heap *h, unsigned sc) {
 	struct bin *b = &h->bins[sc];
 	while (bin_count(h, sc) != 0) {
@@ -104,7 +110,7 @@ HAK_EVERYDAY void *bin_take(struct heap *h, unsigned sc) {
 		void *p = bin_pop(b);
 		if (HAK_LIKELY(p != NULL))
 			return p;
-		misuse_written(MISUSE_AFTER_FREE, block, hak_size_classes[sc].size);
+		bin_block_was_written(h, sc, block);
 		b->top += sizeof(void *);
 	}
 	return bin_take_listed(h, sc);

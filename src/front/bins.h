@@ -62,6 +62,9 @@ bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned n);
 /* The list comes home. */
 void bin_unlist(struct heap *h, unsigned sc);
 
+/* Reports that a block in a bin begins with no mark of ours. */
+void bin_block_was_written(const struct heap *h, unsigned sc, uintptr_t block);
+
 /* The block on top of the bin, though it be hidden; NULL: the bin is empty. One that was written to is reported and
    left alone. */
 void *bin_take(struct heap *h, unsigned sc);
