@@ -95,37 +95,33 @@ void *bin_take_listed(struct heap *h, unsigned sc) {
 	return p;
 }
 
-HAK_COLD void bin_block_was_written(const struct heap *h, unsigned sc, uintptr_t block) {
-	/* A forsaken heap's interrupted call may find what the fork child has done since. */
-	if (!h->forsaken)
-		misuse_written(MISUSE_AFTER_FREE, block, hak_size_classes[sc].size);
-}
-
+/* `top` is read once: in a fork child of a signal handler amid this, the bin is emptied (heap_forsake). */
 HAK_EVERYDAY void *bin_take(struct heap *h, unsigned sc) {
 	struct bin *b = &h->bins[sc];
-	while (bin_count(h, sc) != 0) {
-		uintptr_t block = (uintptr_t)*bin_top(b);
-		if (block_link(block) == bin_hidden_mark())
-			block_set_link(block, hak_mark);
-		void *p = bin_pop(b);
-		if (HAK_LIKELY(p != NULL))
-			return p;
-		bin_block_was_written(h, sc, block);
-		b->top += sizeof(void *);
+	void *const *end = h->classes[sc].end, *const *at = b->top != 0 ? bin_top(b) : end;
+	while (at != end) {
+		void *block = *at++;
+		bool untouched = bin_is_untouched(block);
+		b->top = bin_top_at(at);
+		atomic_signal_fence(memory_order_release); /* as in bin_pop */
+		if (HAK_LIKELY(untouched)) {
+			block_set_link((uintptr_t)block, 0);
+			return block;
+		}
+		misuse_written(MISUSE_AFTER_FREE, (uintptr_t)block, hak_size_classes[sc].size);
 	}
 	return bin_take_listed(h, sc);
 }
 
 void bin_hide(struct heap *h, unsigned sc) {
 	h->classes[sc].hides_list = true;
-	if (bin_count(h, sc) != 0)
-		bin_hide_at(h, sc, 0);
+	bin_hide_at(h, sc, 0);
 }
 
 HAK_NOINLINE void bin_hide_at(struct heap *h, unsigned sc, unsigned depth) {
-	void *block = bin_top(&h->bins[sc])[depth];
-	if (block_is_marked(block))
-		block_set_link((uintptr_t)block, bin_hidden_mark());
+	void **at = bin_top(&h->bins[sc]) + depth;
+	if (at < h->classes[sc].end && block_is_marked(*at))
+		block_set_link((uintptr_t)*at, bin_hidden_mark());
 }
 
 HAK_COLD bool bin_contains(const struct heap *h, unsigned sc, uintptr_t block) {

@@ -62,14 +62,12 @@ bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned n);
 /* The list comes home. */
 void bin_unlist(struct heap *h, unsigned sc);
 
-/* Reports that a block in a bin begins with no mark of ours. */
-void bin_block_was_written(const struct heap *h, unsigned sc, uintptr_t block);
-
 /* The block on top of the bin, though it be hidden; NULL: the bin is empty. One that was written to is reported and
    left alone. */
 void *bin_take(struct heap *h, unsigned sc);
 
-/* The next request for class `sc` takes the slow path; the one that comes to the block at `depth` < bin_count does. */
+/* The next request for class `sc` takes the slow path; the one that comes to the block at `depth`, if there is one,
+   does. */
 void bin_hide(struct heap *h, unsigned sc);
 void bin_hide_at(struct heap *h, unsigned sc, unsigned depth);
 

@@ -185,7 +185,7 @@ HAK_EVERYDAY void heap_send_home(struct heap *h, unsigned sc, void **from, void 
 		void *block = *from++;
 		struct slab *s = slab_at((uintptr_t)block);
 		if (HAK_UNLIKELY(s == NULL || !bin_is_untouched(block)))
-			bin_block_was_written(h, sc, (uintptr_t)block);
+			misuse_written(MISUSE_AFTER_FREE, (uintptr_t)block, hak_size_classes[sc].size);
 		else if (slab_mosaic(s) == NULL)
 			from = push_run(h, s, (uintptr_t)block, from, end);
 		else

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A signal handler interrupts the free of another thread's block, at each of its instructions in turn,
- * and forks; the child frees other such blocks, then returns into the call. Timers hardly ever meet the
- * instructions that matter. Each instruction has a process of its own, in which one thread runs.
+ * A signal handler interrupts a slow path, at one of its instructions after another, and forks; the child returns
+ * into the call, which must end and leave a heap that is whole. Timers hardly ever meet the instructions that matter.
+ * Each instruction has a process of its own, in which one thread runs.
+ *
+ * In the child the handler does nothing else, as POSIX has it, but in the last scenario: there it frees blocks that a
+ * thread which has ended left.
  */
+#include <malloc.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,40 +27,28 @@
 
 enum {
 	SIZE = 64,
-	BLOCKS = 16 * 1024,
+	OTHER_SIZE = 3000,
+	OWN = 600,
+	OTHERS = 16 * 1024,
 	SLABS = 17,
 	OF_FIRST = 33, /* so many fill a batch */
-	OF_OTHERS = 3,
+	OF_REST = 3,
 	TRAP = 0x100,  /* in the flags: a SIGTRAP after each instruction */
-	PAST_THE_END = 50,
-	MOST = 1000,   /* instructions */
+	COUNTED = 50,  /* exit status */
+	NEVER = -1,
 };
 
-static void *block[BLOCKS];
+static void *own[OWN];
+static void *other[OTHERS]; /* of the thread that has ended */
 static void *to_free[SLABS * OF_FIRST]; /* by the child in the handler */
 static int to_free_count;
-static volatile sig_atomic_t steps, fork_at, is_child, is_over;
+static volatile sig_atomic_t steps, fork_at, is_child;
 
-static void *make_blocks(void *unused)
-{
-	for (int i = 0; i < BLOCKS; i++)
-		block[i] = malloc(SIZE);
-	return unused;
-}
-
-/* The next block that lies beside `like`, or anywhere if that is NULL; it is no longer in the table. */
-static void *take(const void *like)
-{
-	for (int i = 0; i < BLOCKS; i++) {
-		void *p = block[i];
-
-		if (p != NULL && (like == NULL || (uintptr_t)p >> 16 == (uintptr_t)like >> 16)) {
-			block[i] = NULL;
-			return p;
-		}
-	}
-	return NULL;
-}
+/* Calls of the scenario so far, and the one with the most instructions, which a process finds that never forks. */
+static int calls;
+static struct {
+	int call, steps;
+} *longest;
 
 static void fork_here(void)
 {
@@ -71,89 +64,235 @@ static void fork_here(void)
 
 static void at_instruction(int signal, siginfo_t *info, void *context)
 {
-	greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
-
-	*flags &= ~TRAP;
-	if (is_over)
+	if (steps++ != fork_at)
 		return;
-	if (++steps == fork_at)
-		fork_here();
-	else
-		*flags |= TRAP;
+	((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~TRAP;
+	fork_here();
 }
+
+/* Each call of a scenario goes through here; the longest one is stepped through. */
+static void *step(void *(*call)(void *), void *argument)
+{
+	bool is_stepped = !is_child && (fork_at == NEVER || calls == longest->call);
+	void *result;
+
+	steps = 0;
+	if (is_stepped)
+		__asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
+	result = call(argument);
+	if (is_stepped)
+		__asm__ volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
+	if (is_stepped && fork_at == NEVER && steps > longest->steps) {
+		longest->steps = steps;
+		longest->call = calls;
+	}
+	calls++;
+	return result;
+}
+
+static void *call_malloc(void *unused)
+{
+	return malloc(SIZE);
+}
+
+static void *call_free(void *p)
+{
+	free(p);
+	return NULL;
+}
+
+static void *call_trim(void *unused)
+{
+	malloc_trim((size_t)1 << 30); /* the caches alone */
+	return NULL;
+}
+
+static void allocate_own(void)
+{
+	for (int i = 0; i < OWN; i++)
+		own[i] = malloc(SIZE);
+}
+
+static void free_own(void)
+{
+	for (int i = 0; i < OWN; i++)
+		free(own[i]);
+}
+
+static void step_mallocs(void)
+{
+	for (int i = 0; i < OWN; i++)
+		own[i] = step(call_malloc, NULL);
+	free_own();
+}
+
+static void step_frees(void)
+{
+	for (int i = 0; i < OWN; i++)
+		step(call_free, own[i]);
+}
+
+static void step_trim(void)
+{
+	free_own();
+	step(call_trim, NULL);
+}
+
+/* Once in a while, if there is memory to give back, a slow path sees to it that the next call of each size takes
+   one, too, though there are free blocks. */
+static void step_malloc_amid_blocks(void)
+{
+	free_own();
+	free(malloc(1 << 20));
+	usleep(30000);
+	free(malloc(OTHER_SIZE));
+	own[0] = step(call_malloc, NULL);
+	free(own[0]);
+}
+
+static void *make_others(void *unused)
+{
+	for (int i = 0; i < OTHERS; i++)
+		other[i] = malloc(SIZE);
+	return unused;
+}
+
+/* The next block that lies beside `like`, or anywhere if that is NULL; it is no longer in the table. */
+static void *take(const void *like)
+{
+	for (int i = 0; i < OTHERS; i++) {
+		void *p = other[i];
+
+		if (p != NULL && (like == NULL || (uintptr_t)p >> 16 == (uintptr_t)like >> 16)) {
+			other[i] = NULL;
+			return p;
+		}
+	}
+	return NULL;
+}
+
+static void choose_what_to_free(void *first)
+{
+	for (int s = 0; s < SLABS; s++) {
+		void *like = s == 0 ? first : take(NULL);
+
+		for (int i = 0; i < (s == 0 ? OF_FIRST - 2 : OF_REST); i++)
+			if ((to_free[to_free_count] = take(like)) != NULL)
+				to_free_count++;
+		for (int i = 0; s > 0 && i < OTHERS; i++) /* the next is to be of another slab */
+			if ((uintptr_t)other[i] >> 16 == (uintptr_t)like >> 16)
+				other[i] = NULL;
+	}
+}
+
+static void make_others_in_thread(void)
+{
+	pthread_t maker;
+
+	if (pthread_create(&maker, NULL, make_others, NULL) != 0 || pthread_join(maker, NULL) != 0)
+		_exit(1);
+}
+
+static void step_free_of_others(void)
+{
+	void *first = take(other[OTHERS / 2]), *second = take(first);
+
+	choose_what_to_free(first);
+	free(first); /* a batch of its slab is there now */
+	step(call_free, second);
+	for (int i = 0; i < OTHERS; i++)
+		free(other[i]);
+}
+
+static const struct scenario {
+	const char *name;
+	void (*prepare)(void);
+	void (*run)(void);
+	int stride; /* of each so many instructions one is tried: a prime, so that loops are met at each of theirs */
+	int fewest; /* instructions that the longest call must have, or it is not the slow path that was meant */
+} scenarios[] = {
+	{"malloc", NULL, step_mallocs, 5, 500},
+	{"free", allocate_own, step_frees, 3, 300},
+	{"malloc_trim", allocate_own, step_trim, 13, 1000},
+	{"malloc amid free blocks", allocate_own, step_malloc_amid_blocks, 1, 60},
+	{"free of another thread's block", make_others_in_thread, step_free_of_others, 1, 40},
+};
 
 static bool use_much(void)
 {
-	static char *p[BLOCKS];
+	static char *p[OTHERS];
 	bool good = true;
 
-	for (int i = 0; i < BLOCKS; i++) {
+	for (int i = 0; i < OTHERS; i++) {
 		p[i] = malloc(SIZE);
 		memset(p[i], i % 251, SIZE);
 	}
-	for (int i = 0; i < BLOCKS; i++) {
+	for (int i = 0; i < OTHERS; i++) {
 		good = good && p[i][0] == (char)(i % 251) && p[i][SIZE - 1] == (char)(i % 251);
 		free(p[i]);
 	}
 	return good;
 }
 
-static void run(int at)
+static void run(const struct scenario *scenario, int at)
 {
 	struct sigaction action = {.sa_sigaction = at_instruction, .sa_flags = SA_SIGINFO};
-	void *first = take(block[BLOCKS / 2]), *second = take(first);
 	bool good;
 
-	for (int s = 0; s < SLABS; s++) {
-		void *like = s == 0 ? first : take(NULL);
-
-		for (int i = 0; i < (s == 0 ? OF_FIRST - 2 : OF_OTHERS); i++)
-			if ((to_free[to_free_count] = take(like)) != NULL)
-				to_free_count++;
-		for (int i = 0; s > 0 && i < BLOCKS; i++) /* the next is to be of another slab */
-			if ((uintptr_t)block[i] >> 16 == (uintptr_t)like >> 16)
-				block[i] = NULL;
-	}
 	fork_at = at;
 	sigaction(SIGTRAP, &action, NULL);
-	free(first); /* a batch of its slab is there now */
-	__asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
-	free(second);
-	is_over = true;
-	__asm__ volatile("nop" ::: "memory"); /* the trap that is still to come */
+	scenario->run();
 	if (!is_child)
-		_exit(PAST_THE_END);
+		_exit(COUNTED);
 	good = hak_check() == 0;
-	for (int i = 0; i < BLOCKS; i++)
-		free(block[i]);
 	good = use_much() && use_much() && good;
 	_exit(good && hak_check() == 0 ? 0 : 1);
 }
 
+/* Its wait status. */
+static int run_process(const struct scenario *scenario, int at)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0)
+		run(scenario, at);
+	return child > 0 && waitpid(child, &status, 0) == child ? status : -1;
+}
+
+static bool passes(const struct scenario *scenario)
+{
+	int tried = 0, failed = 0, status;
+
+	if (scenario->prepare != NULL)
+		scenario->prepare();
+	memset(longest, 0, sizeof *longest);
+	status = run_process(scenario, NEVER);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != COUNTED)
+		return false;
+	for (int at = 0; at < longest->steps; at += scenario->stride, tried++) {
+		status = run_process(scenario, at);
+		if (status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == COUNTED)) /* it was shorter this time */
+			continue;
+		failed++;
+		fprintf(stderr, "%s, instruction %d: wait status %#x\n", scenario->name, at, status);
+	}
+	printf("%s: %d of %d instructions, %d failed\n", scenario->name, tried, longest->steps, failed);
+	return failed == 0 && longest->steps >= scenario->fewest;
+}
+
 int main(void)
 {
-	pthread_t maker;
-	int at, status = 0, failed = 0;
+	bool good = true;
 
-	if (pthread_create(&maker, NULL, make_blocks, NULL) != 0 || pthread_join(maker, NULL) != 0)
+	longest = mmap(NULL, sizeof *longest, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (longest == MAP_FAILED)
 		return 1;
-	free(malloc(SIZE)); /* the heap is there when the first of them is freed */
-	for (at = 1; at < MOST; at++) {
-		pid_t child = fork();
-
-		if (child == 0)
-			run(at);
-		if (child < 0 || waitpid(child, &status, 0) != child)
-			return 1;
-		if (WIFEXITED(status) && WEXITSTATUS(status) == PAST_THE_END)
-			break;
-		if (status != 0) {
-			failed++;
-			fprintf(stderr, "instruction %d: wait status %#x\n", at, status);
-		}
-	}
-	printf("%d instructions, %d failed\n", at - 1, failed);
-	return failed != 0 || at < 40 || at == MOST;
+	free(malloc(SIZE)); /* the heap is there, and both functions are bound */
+	malloc_trim((size_t)1 << 30);
+	for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+		good = passes(&scenarios[i]) && good;
+	return !good;
 }
 
 #else
