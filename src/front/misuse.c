@@ -195,9 +195,9 @@ static const struct slab *link_target(uintptr_t decoded) {
 
 /* Could the block's first word have been written by us? */
 static bool has_plausible_link(uintptr_t block) {
-	uintptr_t word = block_link(block), next = link_decode(word);
-	if (word == hak_mark || word == bin_hidden_mark())
+	if (bin_is_untouched((const void *)block))
 		return true;
+	uintptr_t next = link_decode(block_link(block));
 	const struct slab *target = link_target(next);
 	/* The end may be that of a slab that is deleted. */
 	return link_is_our_end(next) || (target != NULL && slab_has_block(target, next));

@@ -4,12 +4,17 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common.h"
 #include "fixture.h"
+#include "front/alloc.h"
 #include "front/policy.h"
 #include "listen.h"
 #include "slab/pool.h"
+#include "space/meta.h"
 
 enum { SC = 32, PER_SLAB = 64 }; /* 1 KiB blocks */
 
@@ -512,6 +517,49 @@ static void flush_brings_everything_home(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+/* In a process of its own: there is no memory for metadata any more. */
+static void serve_without_array(void)
+{
+	struct heap_class *hc = &heap->classes[SC];
+
+	take(0, 1); /* there is a slab */
+	CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){0, 0}) == 0);
+	while (meta_alloc(1) != NULL) {
+	}
+	bin_flush(heap, SC);
+	hc->end = NULL; /* as in a class that is new to the heap */
+	bin_reset(heap, SC);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 1; i < PER_SLAB; i++) {
+			void *p = alloc_block(heap, 1000, ALLOC_ALIGN, false);
+
+			CHECK(p != NULL);
+			memset(p, (int)i, 1000);
+			blocks[i] = (uintptr_t)p;
+		}
+		for (unsigned i = 1; i < PER_SLAB; i++) {
+			CHECK(bytes_are((void *)blocks[i], 1000, (unsigned char)i));
+			CHECK(free_block(heap, (void *)blocks[i]));
+		}
+	}
+	CHECK(hc->end == NULL && hak_space.live == 1);
+	heap_flush(heap);
+	CHECK(fixture_slab_of(blocks[0])->used == 1);
+}
+
+static void no_memory_for_a_bin_slab_serves(void **state)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		serve_without_array();
+		_exit(0);
+	}
+	assert_true(child > 0 && waitpid(child, &status, 0) == child);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -540,6 +588,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(list_of_others_written_to_at_its_ends_is_told, start, end),
 		cmocka_unit_test_setup_teardown(block_in_bin_written_to_is_left_alone, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
+		cmocka_unit_test_setup_teardown(no_memory_for_a_bin_slab_serves, start, end),
 	};
 
 	return UNIT_RUN(tests);
