@@ -49,14 +49,20 @@ HAK_NOINLINE static void *alloc_any(size_t size, size_t align, bool zero, const 
 	return p;
 }
 
+/* A large block, which need not be zero. */
+HAK_NOINLINE static void *alloc_reused(struct heap *h, size_t size, const void *caller) {
+	void *p = reuse_alloc(h, size);
+	return HAK_LIKELY(p != NULL) ? p : alloc_any(size, ALLOC_ALIGN, false, caller);
+}
+
 void *entry_alloc(size_t size, size_t align, bool zero) {
 	struct heap *h = hak_tcache.heap;
-	if (h != NULL && align <= ALLOC_ALIGN && !zero && !profile_is_due()) {
-		void *p = size > SC_MAX_SIZE ? reuse_alloc(h, size) : bin_pop_listed(h, sc_of(size));
-		if (HAK_LIKELY(p != NULL))
-			return p;
-	}
-	return alloc_any(size, align, zero, __builtin_return_address(0));
+	if (h == NULL || align > ALLOC_ALIGN || zero || profile_is_due())
+		return alloc_any(size, align, zero, __builtin_return_address(0));
+	if (size > SC_MAX_SIZE)
+		return alloc_reused(h, size, __builtin_return_address(0));
+	void *p = bin_pop_listed(h, sc_of(size));
+	return HAK_LIKELY(p != NULL) ? p : alloc_any(size, ALLOC_ALIGN, false, __builtin_return_address(0));
 }
 
 void *entry_alloc_as(size_t size, size_t align, unsigned kind) {
@@ -118,24 +124,24 @@ HAK_NOINLINE static void release_any(void *ptr, unsigned kind, const void *calle
 HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 	if (ptr == NULL)
 		return;
-	struct heap *h = hak_tcache.heap;
-	if (h == NULL) {
-		fork_repair_if_due();
-		if (!sample_has_blocks() && free_short(NULL, pagemap_lookup((uintptr_t)ptr), ptr))
-			return;
-	}
+	fork_repair_if_due();
 	release_any(ptr, kind, caller);
 }
 
-/* The ways of a thread with a heap on which nobody wants to see the block. False: nothing has been done. */
+/* Kept apart, so that the ways of small blocks need no frame. */
+HAK_NOINLINE static bool release_large(struct heap *h, struct large *l, void *ptr) {
+	return h != NULL && reuse_free(h, l, ptr);
+}
+
+/* The ways on which nobody wants to see the block. False: nothing has been done. */
 HAK_NOINLINE static bool release_unseen(void *ptr) {
 	struct heap *h = hak_tcache.heap;
 	if (tcache_free_counted(ptr))
 		return true;
-	if (HAK_UNLIKELY(h == NULL || h->busy || sample_has_blocks()))
+	if (HAK_UNLIKELY(sample_has_blocks() || (h != NULL ? h->busy : hak_fork_repair_due)))
 		return false;
 	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
-	return e.tag == TAG_LARGE ? reuse_free(h, e.desc, ptr) : free_short(h, e, ptr);
+	return e.tag == TAG_LARGE ? release_large(h, e.desc, ptr) : free_short(h, e, ptr);
 }
 
 void entry_free_as(void *ptr, unsigned kind) {

@@ -63,27 +63,6 @@ HAK_NOINLINE static void open_at(struct heap *h, unsigned sc, void **from) {
 
 /* ---- taking ---- */
 
-HAK_NOINLINE void *bin_pop_listed(struct heap *h, unsigned sc) {
-	struct heap_class *hc = &h->classes[sc];
-	const struct bin *b = &h->bins[sc];
-	if (hc->listed == 0 || hc->hides_list || bin_count(h, sc) != 0)
-		return NULL;
-	uintptr_t block = link_decode(hc->list), next = link_decode(block_link(block));
-	uint32_t remainder = (uint16_t)next * b->magic;
-	bool leads_on = pagemap_tag(next) == (h->tag | sc << SC_CODE_SHIFT) && remainder < b->magic;
-	if (HAK_UNLIKELY(!leads_on)) {
-		if (!link_is_our_end(next))
-			return NULL;
-		hc->listed = 1;
-	}
-	hc->list = link_encode(next);
-	atomic_signal_fence(memory_order_release); /* what is counted is on the list, but for one: heap_send_list_home */
-	hc->listed--;
-	atomic_signal_fence(memory_order_release); /* as in bin_pop */
-	block_set_link(block, 0);
-	return (void *)block;
-}
-
 void *bin_take_listed(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	hc->hides_list = false;

@@ -49,8 +49,28 @@ HAK_INLINE void bin_reset(struct heap *h, unsigned sc) {
 	h->bins[sc] = bin_empty(&h->classes[sc], sc);
 }
 
-/* The next block of the list, while the bin is empty. NULL: there is none, or it has to be looked at. */
-void *bin_pop_listed(struct heap *h, unsigned sc);
+/* The next block of the list, while the bin is empty. NULL: there is none, or it has to be looked at. Inline: where one
+   thread frees what another makes, each malloc comes here. */
+HAK_INLINE void *bin_pop_listed(struct heap *h, unsigned sc) {
+	struct heap_class *hc = &h->classes[sc];
+	const struct bin *b = &h->bins[sc];
+	if (hc->listed == 0 || hc->hides_list || *bin_top(b) != hak_class_codes.zero)
+		return NULL;
+	uintptr_t block = link_decode(hc->list), next = link_decode(block_link(block));
+	uint32_t remainder = (uint16_t)next * b->magic;
+	/* All are of one slab. */
+	if (HAK_UNLIKELY((next ^ block) >= GRANULE || remainder >= b->magic)) {
+		if (!link_is_our_end(next))
+			return NULL;
+		hc->listed = 1;
+	}
+	hc->list = link_encode(next);
+	atomic_signal_fence(memory_order_release); /* what is counted is on the list, but for one: heap_send_list_home */
+	hc->listed--;
+	atomic_signal_fence(memory_order_release); /* as in bin_pop */
+	block_set_link(block, 0);
+	return (void *)block;
+}
 
 /* Likewise, though it be hidden. If the list was written to that is said, and it is given up. */
 void *bin_take_listed(struct heap *h, unsigned sc);
