@@ -67,7 +67,10 @@ static void repair_shared(void) {
 
 void fork_repair(void) {
 	hak_fork_repair_due = false;
-	repair_shared();
+	/* Once the child has other threads it has left the handler, and the interrupted call has released its locks:
+	   those that are held now are the threads'. */
+	if (__libc_single_threaded)
+		repair_shared();
 }
 
 /* By the signal handler that calls fork, amid a call of ours. Not all of them mark the heap busy: those that
