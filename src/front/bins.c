@@ -77,8 +77,8 @@ void *bin_take_listed(struct heap *h, unsigned sc) {
 /* `top` is read once: in a fork child of a signal handler amid this, the bin is emptied (heap_forsake). */
 HAK_EVERYDAY void *bin_take(struct heap *h, unsigned sc) {
 	struct bin *b = &h->bins[sc];
-	void *const *end = h->classes[sc].end, *const *at = b->top != 0 ? bin_top(b) : end;
-	while (at != end) {
+	void *const *at = bin_top(b);
+	while (*at != hak_class_codes.zero) {
 		void *block = *at++;
 		bool untouched = bin_is_untouched(block);
 		b->top = bin_top_at(at);
@@ -203,7 +203,7 @@ HAK_NOINLINE void bin_unlist(struct heap *h, unsigned sc) {
 void bin_flush(struct heap *h, unsigned sc) {
 	bin_unlist(h, sc);
 	void **end = h->classes[sc].end;
-	if (bin_count(h, sc) == 0)
+	if (bin_is_empty(&h->bins[sc]))
 		return;
 	sampling_bin_emptied(h, sc);
 	heap_send_home(h, sc, shut(h, sc), end);

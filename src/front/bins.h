@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bins, out of line: the arrays they are in, and how they are filled, emptied and grow. All need what front/heap.h
+ * Bins beyond the fast paths: the arrays they are in, and how they are filled, emptied and grow. All need what front/heap.h
  * asks of whoever touches a heap.
  *
  * A class gets its array with its first refill or free, and a second one, as long as it may ever need, when the bin
@@ -26,6 +26,11 @@ HAK_INLINE uintptr_t bin_hidden_mark(void) {
 /* Is a block in a bin as we left it? */
 HAK_INLINE bool bin_is_untouched(const void *block) {
 	return HAK_LIKELY(block_is_marked(block)) || block_link((uintptr_t)block) == bin_hidden_mark();
+}
+
+/* Behind the oldest block lies what a bin without an array has for its top entry. */
+HAK_INLINE bool bin_is_empty(const struct bin *b) {
+	return *bin_top(b) == hak_class_codes.zero;
 }
 
 /* Blocks in the bin of class `sc`. */
@@ -54,7 +59,7 @@ HAK_INLINE void bin_reset(struct heap *h, unsigned sc) {
 HAK_INLINE void *bin_pop_listed(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	const struct bin *b = &h->bins[sc];
-	if (hc->listed == 0 || hc->hides_list || *bin_top(b) != hak_class_codes.zero)
+	if (hc->listed == 0 || hc->hides_list || !bin_is_empty(b))
 		return NULL;
 	uintptr_t block = link_decode(hc->list), next = link_decode(block_link(block));
 	uint32_t remainder = (uint16_t)next * b->magic;

@@ -135,7 +135,8 @@ static bool is_on_top(const struct heap *h, unsigned sc) {
 	const struct mark *m = &h->sampling->above[sc];
 	if (m->point == 0)
 		return false;
-	return bin_count(h, sc) != 0 ? *bin_top(&h->bins[sc]) == m->below : m->below == NULL;
+	const struct bin *b = &h->bins[sc];
+	return bin_is_empty(b) ? m->below == NULL : *bin_top(b) == m->below;
 }
 
 void sampling_uncover(struct heap *h, unsigned sc) {
@@ -144,7 +145,8 @@ void sampling_uncover(struct heap *h, unsigned sc) {
 
 /* Puts a marked block on the bin: the block there is hidden below it. */
 HAK_NOINLINE static void lay_on_top(struct heap *h, unsigned sc, struct mark m) {
-	m.below = bin_count(h, sc) != 0 ? *bin_top(&h->bins[sc]) : NULL;
+	const struct bin *b = &h->bins[sc];
+	m.below = bin_is_empty(b) ? NULL : *bin_top(b);
 	bin_hide(h, sc);
 	h->sampling->above[sc] = m;
 }
@@ -217,7 +219,7 @@ enum sampling_what sampling_next(struct heap *h, unsigned sc, size_t size, struc
 		return large_is_due(s, size) ? SAMPLING_BLOCK : SAMPLING_NOT;
 	if (is_on_top(h, sc)) {
 		*markp = take_from_top(h, sc);
-	} else if (bin_count(h, sc) != 0) {
+	} else if (!bin_is_empty(&h->bins[sc])) {
 		return SAMPLING_NOT;
 	} else if (s->frees.left[sc] > 0) {
 		s->frees.left[sc]--;
