@@ -7,6 +7,7 @@
 #include "base/settings.h"
 #include "front/misuse.h"
 #include "front/sampling.h"
+#include "slab/mosaic.h"
 #include "space/meta.h"
 
 /* ---- the array ---- */
@@ -125,28 +126,43 @@ void bin_check_end(const struct slab *s, uintptr_t link) {
 		misuse_end(s->sc);
 }
 
-void *bin_fill(struct heap *h, unsigned sc, const struct slab *s, uintptr_t *linkp, unsigned n) {
-	void **to = h->classes[sc].end - (n - 1);
-	uintptr_t first = link_decode(*linkp), block = first;
+/* Does a list of the slab's blocks go on with this one? `blocks`: slab_blocks, for which there are mosaics. */
+HAK_INLINE bool goes_on(const struct slab *s, const struct mosaic *m, const struct slab_blocks *blocks, uintptr_t block) {
+	return HAK_LIKELY(m == NULL) ? slab_blocks_have(blocks, block) : mosaic_class_at(m, block - s->base) != 0;
+}
+
+/* Takes up to `n` blocks off the list into the array from `to` on. Their number. */
+HAK_NOINLINE static unsigned take_list(const struct slab *s, uintptr_t *linkp, unsigned n, void **to) {
+	const struct mosaic *m = slab_mosaic(s);
+	const struct slab_blocks blocks = slab_blocks(s);
+	const uintptr_t key = hak_key, mark = hak_mark;
+	uintptr_t block = *linkp ^ key;
 	unsigned i = 0;
-	if (n > 1)
-		shut(h, sc);
-	for (; i < n && !link_is_end(block) && slab_has_block(s, block); i++) {
-		uintptr_t next = link_decode(block_link(block));
-		if (i > 0)
-			to[i - 1] = (void *)block;
-		block_set_link(block, i > 0 ? hak_mark : 0);
+	for (; i < n && goes_on(s, m, &blocks, block); i++) {
+		to[i] = (void *)block;
+		uintptr_t next = block_link(block) ^ key;
+		block_set_link(block, mark);
 		block = next;
 	}
-	*linkp = link_encode(block);
-	if (HAK_UNLIKELY(i < n)) {
+	*linkp = block ^ key;
+	return i;
+}
+
+void *bin_fill(struct heap *h, unsigned sc, const struct slab *s, uintptr_t *linkp, unsigned n) {
+	void **end = h->classes[sc].end, *single = NULL, **to = n > 1 ? end - n : &single;
+	if (n > 1)
+		shut(h, sc);
+	unsigned taken = take_list(s, linkp, n, to);
+	void *first = taken > 0 ? to[0] : NULL;
+	if (first != NULL)
+		block_set_link((uintptr_t)first, 0);
+	if (HAK_UNLIKELY(taken < n)) {
 		bin_check_end(s, *linkp);
 		*linkp = slab_end(s);
-		to = h->classes[sc].end;
 	}
 	if (n > 1)
-		open_at(h, sc, to);
-	return i > 0 ? (void *)first : NULL;
+		open_at(h, sc, taken < n ? end : to + 1);
+	return first;
 }
 
 HAK_EVERYDAY void *bin_fill_run(struct heap *h, unsigned sc, uintptr_t first, size_t size, unsigned n) {

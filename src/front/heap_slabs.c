@@ -163,17 +163,20 @@ HAK_NOINLINE static void slab_gained_blocks(struct heap *h, struct slab *s) {
 		heap_delete_slab(h, s);
 }
 
-/* What was freed in a row often lies in one slab: from `first` on such a run goes as a whole. The entry behind it. */
+/* What was freed in a row often lies in one slab: from `first` on such a run, without hidden blocks, goes as a whole.
+   The entry behind it. */
 static void **push_run(struct heap *h, struct slab *s, uintptr_t first, void **at, void **end) {
+	const uintptr_t base = s->base, key = hak_key, mark = hak_mark;
+	void **begin = at;
 	uintptr_t last = first;
-	unsigned n = 1;
-	for (; at < end; at++, n++) {
-		void *next = *at;
-		if (!slab_spans(s, (uintptr_t)next) || !bin_is_untouched(next))
+	for (; at < end; at++) {
+		uintptr_t next = (uintptr_t)*at;
+		if (next - base >= GRANULE || block_link(next) != mark)
 			break;
-		block_set_link(last, link_encode((uintptr_t)next));
-		last = (uintptr_t)next;
+		block_set_link(last, next ^ key);
+		last = next;
 	}
+	unsigned n = 1 + (unsigned)(at - begin);
 	slab_push(s, first, last, n);
 	COUNT_MORE(h->count.home, n);
 	slab_gained_blocks(h, s);

@@ -187,6 +187,21 @@ HAK_INLINE bool slab_has_block(const struct slab *s, uintptr_t addr) {
 	return slab_has_own_block(s, addr);
 }
 
+/* The carved blocks of a slab that is no mosaic, for its owner's loops over many of them. */
+struct slab_blocks {
+	uintptr_t first;
+	uint32_t bytes;
+	uint32_t magic;
+};
+HAK_INLINE struct slab_blocks slab_blocks(const struct slab *s) {
+	return (struct slab_blocks){ s->base + (size_t)s->reserved * s->block_size,
+	                             (uint32_t)(s->carved - s->reserved) * s->block_size, hak_size_classes[s->sc].magic };
+}
+/* slab_has_own_block: by the divisibility of the offset, as free does it (front/tcache.h). */
+HAK_INLINE bool slab_blocks_have(const struct slab_blocks *b, uintptr_t addr) {
+	return addr - b->first < b->bytes && (uint32_t)((uint16_t)addr * b->magic) < b->magic;
+}
+
 /* Is `addr` in the slab's memory? */
 HAK_INLINE bool slab_spans(const struct slab *s, uintptr_t addr) {
 	return addr - s->base < GRANULE;
