@@ -55,6 +55,12 @@ HAK_NOINLINE static void *alloc_reused(struct heap *h, size_t size, const void *
 	return HAK_LIKELY(p != NULL) ? p : alloc_any(size, ALLOC_ALIGN, false, caller);
 }
 
+/* A small block, likewise. */
+HAK_NOINLINE static void *alloc_refilled(struct heap *h, size_t size, const void *caller) {
+	void *p = goes_to_libc(size) ? NULL : alloc_short(h, size, caller);
+	return HAK_LIKELY(p != NULL) ? p : alloc_any(size, ALLOC_ALIGN, false, caller);
+}
+
 void *entry_alloc(size_t size, size_t align, bool zero) {
 	struct heap *h = hak_tcache.heap;
 	if (h == NULL || align > ALLOC_ALIGN || zero || profile_is_due())
@@ -62,7 +68,7 @@ void *entry_alloc(size_t size, size_t align, bool zero) {
 	if (size > SC_MAX_SIZE)
 		return alloc_reused(h, size, __builtin_return_address(0));
 	void *p = bin_pop_listed(h, sc_of(size));
-	return HAK_LIKELY(p != NULL) ? p : alloc_any(size, ALLOC_ALIGN, false, __builtin_return_address(0));
+	return HAK_LIKELY(p != NULL) ? p : alloc_refilled(h, size, __builtin_return_address(0));
 }
 
 void *entry_alloc_as(size_t size, size_t align, unsigned kind) {
@@ -134,18 +140,18 @@ HAK_NOINLINE static bool release_large(struct heap *h, struct large *l, void *pt
 }
 
 /* The ways on which nobody wants to see the block. False: nothing has been done. */
-HAK_NOINLINE static bool release_unseen(void *ptr) {
+HAK_NOINLINE static bool release_unseen(void *ptr, const void *caller) {
 	struct heap *h = hak_tcache.heap;
 	if (tcache_free_counted(ptr))
 		return true;
 	if (HAK_UNLIKELY(sample_has_blocks() || (h != NULL ? h->busy : hak_fork_repair_due)))
 		return false;
 	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
-	return e.tag == TAG_LARGE ? release_large(h, e.desc, ptr) : free_short(h, e, ptr);
+	return e.tag == TAG_LARGE ? release_large(h, e.desc, ptr) : free_short(h, e, ptr, caller);
 }
 
 void entry_free_as(void *ptr, unsigned kind) {
-	if (!release_unseen(ptr))
+	if (!release_unseen(ptr, __builtin_return_address(0)))
 		release(ptr, kind, __builtin_return_address(0));
 }
 void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
@@ -156,11 +162,11 @@ void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 		if (!secure_check_sized(ptr, size, align, (enum block_kind)kind))
 			return;
 	}
-	if (!release_unseen(ptr))
+	if (!release_unseen(ptr, caller))
 		release(ptr, kind, caller);
 }
 void entry_free(void *ptr) {
-	if (!release_unseen(ptr))
+	if (!release_unseen(ptr, __builtin_return_address(0)))
 		release(ptr, KIND_MALLOC, __builtin_return_address(0));
 }
 

@@ -69,7 +69,7 @@ static void *alloc_large(struct heap *h, size_t size, size_t align, bool zero) {
 }
 
 /* Requests that come here are a sample of all, or all, if operations are counted. */
-static void count_request(struct heap *h, unsigned sc, size_t size) {
+HAK_NOINLINE static void count_request(struct heap *h, unsigned sc, size_t size) {
 	struct heap_class *hc = &h->classes[sc];
 	if (HAK_UNLIKELY(h->ops != NULL)) {
 		h->ops->allocs[sc]++;
@@ -94,6 +94,23 @@ static void *try_alloc(struct heap *h, size_t size, size_t align, bool zero) {
 	void *p = alloc_small(h, sc, align, zero);
 	if (secure_has_canaries() && p != NULL)
 		secure_mark((uintptr_t)p, sc, size, KIND_MALLOC);
+	return p;
+}
+
+void *alloc_short(struct heap *h, size_t size, const void *caller) {
+	unsigned sc = sc_of(size);
+	const struct heap_class *hc = &h->classes[sc];
+	bool is_empty = hc->listed == 0 && bin_is_empty(&h->bins[sc]);
+	/* A class without slabs may have its first blocks from the nursery. */
+	if (!is_empty || hc->all.first == NULL || !reuse_makes_unseen(h) || secure_is_on())
+		return NULL;
+	bool is_zero;
+	heap_enter(h);
+	h->caller = caller;
+	if (HAK_STATS)
+		count_request(h, sc, size);
+	void *p = heap_refill(h, sc, &is_zero);
+	heap_leave(h);
 	return p;
 }
 
@@ -216,19 +233,31 @@ HAK_NOINLINE static bool free_in_mosaic(struct heap *h, const struct slab *s, vo
 	return done;
 }
 
-bool free_short(struct heap *h, struct pagemap_entry e, void *ptr) {
+/* It did not fit its bin. */
+HAK_NOINLINE static bool free_beyond(struct heap *h, unsigned sc, void *ptr, const void *caller) {
+	if (h->sampling != NULL || h->is_watched)
+		return false;
+	heap_enter(h);
+	h->caller = caller;
+	bool done = bin_make_room(h, sc) && bin_push(&h->bins[sc], ptr);
+	heap_leave(h);
+	return done;
+}
+
+bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *caller) {
 	uintptr_t addr = (uintptr_t)ptr;
 	struct slab *s = e.desc;
 	if (!tag_is_slab(e.tag))
 		return false;
 	bool own = h != NULL && is_own(h, e.tag), mosaic = slab_mosaic(s) != NULL;
-	/* What else is its own did not fit its bin, or is freed. */
-	if (own != mosaic || (h != NULL ? !reuse_frees_unseen(h) : secure_is_on()))
+	if ((mosaic && !own) || (h != NULL ? !reuse_frees_unseen(h) : secure_is_on()))
 		return false;
-	if (own)
+	if (mosaic)
 		return free_in_mosaic(h, s, ptr);
 	if (!slab_has_own_block(s, addr) || block_looks_free(addr))
 		return false;
+	if (own)
+		return free_beyond(h, s->sc, ptr, caller);
 	if (h == NULL)
 		return free_without_heap(s, addr);
 	/* Before the outbox is looked at: a fork child may return into this after it has used it. */

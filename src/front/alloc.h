@@ -20,6 +20,10 @@
    `zero`. NULL: out of memory. */
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero);
 
+/* The short way of a small block whose bin is empty, while nobody wants to see what is made. The thread's heap, which
+   is not locked; NULL: nothing has been done, or there is no memory. */
+void *alloc_short(struct heap *h, size_t size, const void *caller);
+
 /* The class that serves a request, or 0: it is a large one. */
 unsigned alloc_class(size_t size, size_t align);
 
@@ -28,9 +32,9 @@ unsigned alloc_class(size_t size, size_t align);
 bool free_block_as(struct heap *h, void *ptr, unsigned kind);
 bool free_block(struct heap *h, void *ptr);
 
-/* Likewise, the short ways of another owner's block and of one in a mosaic, while nobody wants to see what is
-   freed. `h`: NULL or the thread's; `e`: of its granule. False: nothing has been done. */
-bool free_short(struct heap *h, struct pagemap_entry e, void *ptr);
+/* Likewise, the short ways of another owner's block, of one in a mosaic and of one whose bin is full, while nobody
+   wants to see what is freed. `h`: NULL or the thread's; `e`: of its granule. False: nothing has been done. */
+bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *caller);
 
 /* Brings a small block of slab `s`, which the program has freed, to a bin or its owner. */
 void block_put(struct heap *h, struct slab *s, uintptr_t block);
