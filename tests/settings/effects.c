@@ -434,7 +434,7 @@ static void verbose_says_what_holds(void **state)
 	static const char *const expected[] = {
 		"hakmem: ignored: 'HAKMEM_TINY_CACHE=4097' is out of bounds in probe[",
 		"hakmem: ignored: 'HAKMEM_TYPO=1' names no setting in probe[",
-		"hakmem: tiny_cache = 8 (profile) in probe[",
+		"hakmem: tiny_cache = 32 (profile) in probe[",
 		"hakmem: verbose = 1 (environment) in probe[",
 	};
 
