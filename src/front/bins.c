@@ -126,19 +126,13 @@ void bin_check_end(const struct slab *s, uintptr_t link) {
 		misuse_end(s->sc);
 }
 
-/* Does a list of the slab's blocks go on with this one? `blocks`: slab_blocks, for which there are mosaics. */
-HAK_INLINE bool goes_on(const struct slab *s, const struct mosaic *m, const struct slab_blocks *blocks, uintptr_t block) {
-	return HAK_LIKELY(m == NULL) ? slab_blocks_have(blocks, block) : mosaic_class_at(m, block - s->base) != 0;
-}
-
 /* Takes up to `n` blocks off the list into the array from `to` on. Their number. */
 HAK_NOINLINE static unsigned take_list(const struct slab *s, uintptr_t *linkp, unsigned n, void **to) {
-	const struct mosaic *m = slab_mosaic(s);
 	const struct slab_blocks blocks = slab_blocks(s);
 	const uintptr_t key = hak_key, mark = hak_mark;
 	uintptr_t block = *linkp ^ key;
 	unsigned i = 0;
-	for (; i < n && goes_on(s, m, &blocks, block); i++) {
+	for (; i < n && slab_blocks_have(&blocks, block); i++) {
 		to[i] = (void *)block;
 		uintptr_t next = block_link(block) ^ key;
 		block_set_link(block, mark);
@@ -148,29 +142,48 @@ HAK_NOINLINE static unsigned take_list(const struct slab *s, uintptr_t *linkp, u
 	return i;
 }
 
-void *bin_fill(struct heap *h, unsigned sc, const struct slab *s, uintptr_t *linkp, unsigned n) {
-	void **end = h->classes[sc].end, *single = NULL, **to = n > 1 ? end - n : &single;
-	if (n > 1)
-		shut(h, sc);
-	unsigned taken = take_list(s, linkp, n, to);
-	void *first = taken > 0 ? to[0] : NULL;
-	if (first != NULL)
-		block_set_link((uintptr_t)first, 0);
-	if (HAK_UNLIKELY(taken < n)) {
-		bin_check_end(s, *linkp);
-		*linkp = slab_end(s);
-	}
-	if (n > 1)
-		open_at(h, sc, taken < n ? end : to + 1);
+/* Of an empty bin; where the array ends. */
+static void **shut_empty(struct heap *h, unsigned sc) {
+	shut(h, sc);
+	return h->classes[sc].end;
+}
+
+/* The block at `at` is handed out. If `more` were asked for, they follow in the array, and are in the bin now. */
+static void *hand_out(struct heap *h, unsigned sc, void **at, bool more) {
+	void *first = *at;
+	block_set_link((uintptr_t)first, 0);
+	if (more)
+		open_at(h, sc, at + 1);
 	return first;
 }
 
+void *bin_fill(struct heap *h, unsigned sc, const struct slab *s, uintptr_t *linkp, unsigned n) {
+	void *single, **to = n > 1 ? shut_empty(h, sc) - n : &single;
+	unsigned taken = take_list(s, linkp, n, to);
+	if (HAK_LIKELY(taken == n))
+		return hand_out(h, sc, to, n > 1);
+	bin_check_end(s, *linkp);
+	*linkp = slab_end(s);
+	if (n > 1)
+		open_at(h, sc, to + n);
+	return taken > 0 ? hand_out(h, sc, to, false) : NULL;
+}
+
+void *bin_fill_holes(struct heap *h, unsigned sc, struct slab *s, unsigned max) {
+	void *single, **end = max > 1 ? shut_empty(h, sc) : &single + 1;
+	unsigned n = mosaic_take(s, sc, max, end);
+	if (n > 0)
+		return hand_out(h, sc, end - n, max > 1);
+	if (max > 1)
+		open_at(h, sc, end);
+	return NULL;
+}
+
 HAK_EVERYDAY void *bin_fill_run(struct heap *h, unsigned sc, uintptr_t first, size_t size, unsigned n) {
-	void **to = h->classes[sc].end - (n - 1);
 	uintptr_t block = first;
 	if (n == 1)
 		return (void *)first;
-	shut(h, sc);
+	void **to = shut_empty(h, sc) - (n - 1);
 	for (unsigned i = 0; i < n - 1; i++) {
 		block += size;
 		to[i] = (void *)block;

@@ -100,10 +100,13 @@ void bin_hide_at(struct heap *h, unsigned sc, unsigned depth);
    may be missing, or more than were counted. Else it was written to, which is said. */
 void bin_check_end(const struct slab *s, uintptr_t link);
 
-/* Takes the first `n` blocks off a list of blocks in slab `s`: hands out the first and puts the others in the bin,
-   which is empty, in their order. `linkp`: the link to the rest. The list was written to if it leads to other than
-   blocks: then all are lost but the first, or NULL if that is none, either. */
+/* Takes the first `n` blocks off a list of blocks in slab `s`, which is no mosaic: hands out the first and puts the
+   others in the bin, which is empty, in their order. `linkp`: the link to the rest. The list was written to if it leads
+   to other than blocks: then all are lost but the first, or NULL if that is none, either. */
 void *bin_fill(struct heap *h, unsigned sc, const struct slab *s, uintptr_t *linkp, unsigned n);
+
+/* Likewise up to `max` blocks out of the holes of a mosaic. NULL: none fits. */
+void *bin_fill_holes(struct heap *h, unsigned sc, struct slab *s, unsigned max);
 
 /* Likewise `n` > 0 neighbours of `size` bytes, the first of which is handed out as it is. */
 void *bin_fill_run(struct heap *h, unsigned sc, uintptr_t first, size_t size, unsigned n);

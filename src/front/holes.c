@@ -17,13 +17,11 @@ enum {
 };
 
 HAK_NOINLINE static void *take_from(struct heap *h, unsigned sc, struct slab *s) {
-	uintptr_t link;
-	unsigned n = mosaic_take(s, sc, policy_carve(sc, bin_wants(h, sc)), &link);
+	void *p = bin_fill_holes(h, sc, s, policy_carve(sc, bin_wants(h, sc)));
 	heap_file_mosaic(h, s);
-	if (n == 0)
-		return NULL;
-	COUNT(h->count.refill_hole);
-	return bin_fill(h, sc, s, &link, n);
+	if (p != NULL)
+		COUNT(h->count.refill_hole);
+	return p;
 }
 
 /* From the mosaics with holes of one length, of 2^log units and more. */

@@ -103,7 +103,7 @@ static uint32_t need(const struct policy *p) {
 	return most;
 }
 
-unsigned policy_rescore(struct policy *p, unsigned owner) {
+HAK_COLD unsigned policy_rescore(struct policy *p, unsigned owner) {
 	uint32_t all = update_scores(p), needed = need(p);
 	unsigned shrunk = 0;
 	if (hak_settings.policy == POLICY_AUTO)

@@ -173,17 +173,17 @@ bool mosaic_open(struct slab *s) {
 	return true;
 }
 
-/* Cuts blocks out of the hole from `*atp` to `end`, as long as they fit; `*atp` is left behind them. */
-static unsigned cut_hole(struct slab *s, unsigned sc, unsigned *atp, unsigned end, unsigned max,
-                         uintptr_t *linkp) {
+/* Cuts blocks out of the hole from `*atp` to `end`, as long as they fit; `*atp` is left behind them. `to`: where the
+   array of what was taken begins. */
+static unsigned cut_hole(struct slab *s, unsigned sc, unsigned *atp, unsigned end, unsigned max, void **to) {
 	struct mosaic *m = slab_mosaic(s);
 	unsigned units = mosaic_units(sc), n = 0;
 	for (; n < max && *atp + units <= end; n++, *atp += units) {
 		mark(m, *atp, units, true);
 		forget_freed(m, *atp, units);
 		set_begin(m, *atp, sc);
-		block_set_link(addr_of(s, *atp), *linkp);
-		*linkp = link_encode(addr_of(s, *atp));
+		block_set_link(addr_of(s, *atp), hak_mark);
+		*--to = (void *)addr_of(s, *atp);
 	}
 	return n;
 }
@@ -199,14 +199,14 @@ static void note_hole(struct mosaic *m, unsigned first, unsigned units) {
 }
 
 /* As mosaic_take, in the holes that begin in one word of `used`. */
-static unsigned take_in_word(struct slab *s, unsigned sc, unsigned w, unsigned max, uintptr_t *linkp) {
+static unsigned take_in_word(struct slab *s, unsigned sc, unsigned w, unsigned max, void **to) {
 	struct mosaic *m = slab_mosaic(s);
 	unsigned units = mosaic_units(sc), align = units & -units, n = 0, longest = 0;
 	uint64_t begins = hole_begins(m, w);
 	for (; begins != 0 && n < max; begins &= begins - 1) {
 		unsigned from = w * 64 + (unsigned)__builtin_ctzll(begins), end = next_used(m, from);
 		unsigned first = (unsigned)align_up(from, align), at = first;
-		n += cut_hole(s, sc, &at, end, max - n, linkp);
+		n += cut_hole(s, sc, &at, end, max - n, to - n);
 		longest = (unsigned)max_size(longest, at == first ? end - from : first - from);
 		if (at == first)
 			continue;
@@ -229,14 +229,13 @@ static uint16_t longest_hole(const struct mosaic *m) {
 	return longest;
 }
 
-unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, uintptr_t *linkp) {
+unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, void **array_end) {
 	struct mosaic *m = slab_mosaic(s);
 	unsigned units = mosaic_units(sc), start = m->next, n = 0;
-	*linkp = slab_end(s);
 	for (unsigned i = 0; i < MOSAIC_WORDS && n < max; i++) {
 		unsigned w = (start + i) % MOSAIC_WORDS;
 		if (m->longest[w] >= units)
-			n += take_in_word(s, sc, w, max - n, linkp);
+			n += take_in_word(s, sc, w, max - n, array_end - n);
 	}
 	if (n < max) { /* whatever was long enough was looked at */
 		m->largest = longest_hole(m);

@@ -70,9 +70,9 @@ static_assert(SC_COUNT <= 64, "a bit per class");
    of memory. Owner; the caller changes the tag (slab_set_tag) and the lists. */
 bool mosaic_open(struct slab *s);
 
-/* Cuts at most `max` blocks of class `sc` out of holes, linked as for a bin. Number of blocks; `linkp`:
-   the link to the first. Owner. */
-unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, uintptr_t *linkp);
+/* Cuts at most `max` blocks of class `sc` out of holes and puts them, marked, into an array from behind: the first is
+   `array_end[-1]`. Number of blocks. Owner. */
+unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, void **array_end);
 
 /* Returns a block to a hole. Owner. */
 void mosaic_put(struct slab *s, uintptr_t block);

@@ -32,6 +32,14 @@ static void put_survivors(unsigned keep)
 	slab_delete(slab);
 }
 
+/* 0: there is no hole for it. */
+static uintptr_t take_one(unsigned sc)
+{
+	void *block;
+
+	return mosaic_take(slab, sc, 1, &block + 1) == 1 ? (uintptr_t)block : 0;
+}
+
 /* Of all blocks that are not in holes. */
 static size_t bytes_out(void)
 {
@@ -66,7 +74,7 @@ static void open_slab_knows_its_blocks(void **state)
 /* Until another block lies there. */
 static void block_in_a_hole_is_known_to_be_freed(void **state)
 {
-	uintptr_t block, link;
+	uintptr_t block, taken;
 
 	open_with_survivors(10);
 	const struct mosaic *m = slab_mosaic(slab);
@@ -74,15 +82,14 @@ static void block_in_a_hole_is_known_to_be_freed(void **state)
 	assert_int_equal(mosaic_freed_at(m, block - slab->base), SC);
 	assert_int_equal(mosaic_freed_at(m, block + 16 - slab->base), 0);
 	assert_int_equal(mosaic_freed_at(m, fixture_block(slab, 10) - slab->base), 0);
-	while (mosaic_take(slab, SC + 2, 1, &link) == 1) {
-		uintptr_t taken = link_decode(link);
+	while ((taken = take_one(SC + 2)) != 0) {
 		for (uintptr_t at = taken; at < taken + hak_size_classes[SC + 2].size; at += 16)
 			assert_int_equal(mosaic_freed_at(m, at - slab->base), 0);
 		assert_int_equal(slab_class_at(slab, taken), SC + 2);
 		mosaic_put(slab, taken);
 		assert_int_equal(mosaic_freed_at(m, taken - slab->base), SC + 2);
 		assert_int_equal(slab_class_at(slab, taken), 0);
-		assert_int_equal(mosaic_take(slab, SC + 2, 1, &link), 1);
+		assert_int_not_equal(take_one(SC + 2), 0);
 	}
 	for (unsigned i = 0; i < hak_size_classes[SC].capacity; i += 10)
 		assert_int_equal(slab_class_at(slab, fixture_block(slab, i)), SC);
@@ -96,20 +103,17 @@ static void block_in_a_hole_is_known_to_be_freed(void **state)
 /* Classes of an odd number of units: two blocks meet within a byte of the map. */
 static void mark_of_next_block_stays(void **state)
 {
-	uintptr_t link, block[3];
+	uintptr_t block[3];
 
 	open_with_survivors(1000);
-	for (unsigned i = 0; i < 3; i++) {
-		assert_int_equal(mosaic_take(slab, SC, 1, &link), 1);
-		block[i] = link_decode(link);
-	}
+	for (unsigned i = 0; i < 3; i++)
+		block[i] = take_one(SC);
 	for (unsigned i = 0; i + 1 < 3; i++) {
 		assert_int_equal(block[i + 1], block[i] + 112);
 		mosaic_mark_freed(slab, block[i + 1]);
 		mosaic_put(slab, block[i]);
 		slab_mosaic(slab)->next = 0;
-		assert_int_equal(mosaic_take(slab, SC, 1, &link), 1);
-		assert_int_equal(link_decode(link), block[i]);
+		assert_int_equal(take_one(SC), block[i]);
 		assert_int_equal(mosaic_freed_at(slab_mosaic(slab), block[i + 1] - slab->base), SC);
 		assert_int_equal(mosaic_held_at(slab_mosaic(slab), block[i + 1] - slab->base), SC);
 	}
@@ -120,14 +124,16 @@ static void mark_of_next_block_stays(void **state)
 
 static void slab_not_all_carved_opens_to_its_end(void **state)
 {
-	uintptr_t link;
+	void *blocks[100];
+	unsigned n;
 
 	slab = fixture_slab(SC, NULL, 10);
 	assert_true(mosaic_open(slab));
 	assert_int_equal(slab->free_count, MOSAIC_UNITS - 70);
-	assert_int_equal(mosaic_take(slab, 40, 100, &link), (GRANULE - 2048) / 2048);
-	for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)))
-		mosaic_put(slab, at);
+	n = mosaic_take(slab, 40, 100, blocks + 100);
+	assert_int_equal(n, (GRANULE - 2048) / 2048);
+	for (unsigned i = 100 - n; i < 100; i++)
+		mosaic_put(slab, (uintptr_t)blocks[i]);
 	for (unsigned i = 0; i < 10; i++)
 		mosaic_put(slab, fixture_block(slab, i));
 	assert_int_equal(slab->free_count, MOSAIC_UNITS);
@@ -136,15 +142,17 @@ static void slab_not_all_carved_opens_to_its_end(void **state)
 
 static void taken_blocks_lie_in_holes(void **state)
 {
-	uintptr_t link;
+	void *blocks[14] = {0};
 	unsigned n, total = 0;
 
 	open_with_survivors(10);
-	while ((n = mosaic_take(slab, 18, 13, &link)) != 0) { /* 320 bytes: three fit a hole of 1008 */
+	while ((n = mosaic_take(slab, 18, 13, blocks + 14)) != 0) { /* 320 bytes: three fit a hole of 1008 */
 		assert_in_range(n, 1, 13);
-		for (uintptr_t at = link_decode(link); !link_is_end(at); at = link_decode(block_link(at)))
-			total++;
+		for (unsigned i = 14 - n; i < 14; i++)
+			assert_true(block_link((uintptr_t)blocks[i]) == hak_mark && slab_class_at(slab, (uintptr_t)blocks[i]) == 18);
+		total += n;
 	}
+	assert_null(blocks[0]);
 	assert_in_range(total, 3 * 58 - 60, 3 * 59 + 3);
 	assert_true(slab_mosaic(slab)->largest < 20);
 	for (unsigned i = 0; i < hak_size_classes[SC].capacity; i += 10)
@@ -159,15 +167,16 @@ static void taken_blocks_lie_in_holes(void **state)
 static void class_without_room_not_tried_until_a_block_comes_home(void **state)
 {
 	unsigned sc = sc_of(512);
-	uintptr_t link, at;
+	uintptr_t block;
 
 	open_with_survivors(5);
 	assert_true(mosaic_may_fit(slab_mosaic(slab), sc));
-	for (unsigned n = mosaic_take(slab, 7, 1, &link); n != 0; n = mosaic_take(slab, sc, 1, &at))
+	block = take_one(7);
+	while (take_one(sc) != 0)
 		continue;
 	assert_false(mosaic_may_fit(slab_mosaic(slab), sc));
 	assert_true(mosaic_may_fit(slab_mosaic(slab), 2));
-	mosaic_put(slab, link_decode(link));
+	mosaic_put(slab, block);
 	assert_int_equal(mosaic_may_fit(slab_mosaic(slab), sc),
 		slab_mosaic(slab)->largest >= mosaic_units(sc));
 	assert_true(mosaic_may_fit(slab_mosaic(slab), 7));
@@ -175,16 +184,16 @@ static void class_without_room_not_tried_until_a_block_comes_home(void **state)
 
 static void neighbouring_holes_join(void **state)
 {
-	uintptr_t link;
+	uintptr_t block;
 
 	open_with_survivors(4);
-	while (mosaic_take(slab, 23, 100, &link) != 0) /* 480 bytes: more than a hole has */
-		fail();
+	assert_int_equal(take_one(23), 0); /* 480 bytes: more than a hole has */
 	assert_in_range(slab_mosaic(slab)->largest, 21, 31);
 	mosaic_put(slab, fixture_block(slab, 4));
 	assert_int_equal(slab_mosaic(slab)->largest, 3 * 7 + 7 + 3 * 7);
-	assert_int_equal(mosaic_take(slab, 23, 100, &link), 1);
-	mosaic_put(slab, link_decode(link));
+	block = take_one(23);
+	assert_int_equal(take_one(23), 0);
+	mosaic_put(slab, block);
 	for (unsigned i = 0; i < hak_size_classes[SC].capacity; i += 4)
 		if (i != 4)
 			mosaic_put(slab, fixture_block(slab, i));
@@ -196,20 +205,19 @@ static void neighbouring_holes_join(void **state)
 static void large_block_serves_again_where_it_was(void **state)
 {
 	unsigned sc = sc_of(16000);
-	uintptr_t link, small, first, second;
+	uintptr_t small, first, second;
 
 	slab = fixture_slab(SC, NULL, 0);
 	assert_true(mosaic_open(slab));
-	assert_int_equal(mosaic_take(slab, SC, 1, &small), 1); /* leaves a gap before an aligned block */
-	assert_int_equal(mosaic_take(slab, sc, 1, &first), 1);
-	assert_int_equal(mosaic_take(slab, sc, 1, &second), 1);
-	assert_true(link_decode(first) > slab->base + 64 * 16);
-	mosaic_put(slab, link_decode(first));
-	assert_int_equal(mosaic_take(slab, sc, 1, &link), 1);
-	assert_true(link_decode(link) == link_decode(first));
-	mosaic_put(slab, link_decode(first));
-	mosaic_put(slab, link_decode(second));
-	mosaic_put(slab, link_decode(small));
+	small = take_one(SC); /* leaves a gap before an aligned block */
+	first = take_one(sc);
+	second = take_one(sc);
+	assert_true(first > slab->base + 64 * 16);
+	mosaic_put(slab, first);
+	assert_int_equal(take_one(sc), first);
+	mosaic_put(slab, first);
+	mosaic_put(slab, second);
+	mosaic_put(slab, small);
 	assert_int_equal(slab->used, 0);
 	slab_delete(slab);
 }
@@ -226,7 +234,6 @@ static unsigned blocks_held(void)
 /* One of the blocks is on its way home. */
 static void sealed_mosaic_gives_nothing_and_counts_its_blocks(void **state)
 {
-	uintptr_t link;
 	unsigned used;
 
 	open_with_survivors(10);
@@ -239,7 +246,7 @@ static void sealed_mosaic_gives_nothing_and_counts_its_blocks(void **state)
 		assert_int_equal(blocks_held(), used);
 	}
 	assert_int_equal(slab->free_count, 0);
-	assert_int_equal(mosaic_take(slab, 3, 10, &link), 0);
+	assert_int_equal(take_one(3), 0);
 	slab->used = 0;
 	slab_delete(slab);
 }
@@ -307,22 +314,19 @@ static void take_some(uint64_t *seed)
 	unsigned sc = 2 + (unsigned)(next_random(seed) % 39), n;
 	unsigned wanted = 1 + (unsigned)(next_random(seed) % 8);
 	uint32_t size = hak_size_classes[sc].size;
-	uintptr_t link, next;
+	void *blocks[8];
 
-	n = mosaic_take(slab, sc, wanted, &link);
+	n = mosaic_take(slab, sc, wanted, blocks + 8);
 	if (n < wanted)
 		assert_false(has_room(sc));
-	for (uintptr_t at = link_decode(link); n > 0; at = next, n--) {
-		next = link_decode(block_link(at));
-		assert_false(link_is_end(at));
+	for (unsigned i = 8 - n; i < 8; i++) {
+		uintptr_t at = (uintptr_t)blocks[i];
 		assert_true((at & ((size & -size) - 1)) == 0 && at >= slab->base);
 		assert_true(at + size <= slab->base + GRANULE);
 		held[holding].at = at;
 		held[holding].sc = sc;
 		fill(holding++);
-		link = link_encode(next);
 	}
-	assert_true(link_is_end(link_decode(link)));
 }
 
 static void blocks_random_use_apart(void **state)

@@ -41,13 +41,13 @@ static void put_on_shelf(uintptr_t block, uint64_t *seed)
 static void cut(uint64_t *seed)
 {
 	unsigned sc = classes[next_random(seed) % (sizeof classes / sizeof *classes)];
-	uintptr_t link, next;
+	void *blocks[4];
 
 	if (!mosaic_may_fit(slab_mosaic(slab), sc))
 		return;
-	mosaic_take(slab, sc, 1 + next_random(seed) % 4, &link);
-	for (uintptr_t at = link_decode(link); !link_is_end(at); at = next) {
-		next = link_decode(block_link(at));
+	unsigned n = mosaic_take(slab, sc, 1 + next_random(seed) % 4, blocks + 4);
+	for (unsigned i = 4 - n; i < 4; i++) {
+		uintptr_t at = (uintptr_t)blocks[i];
 		CHECK(slab_class_at(slab, at) == sc);
 		*class_of(at) = sc;
 		put_on_shelf(at, seed);
