@@ -219,8 +219,7 @@ HAK_NOINLINE static bool free_without_heap(struct slab *s, uintptr_t block) {
 	return true;
 }
 
-/* Into the bin of its class, if there is room. */
-HAK_NOINLINE static bool free_in_mosaic(struct heap *h, const struct slab *s, void *ptr) {
+bool free_in_mosaic(struct heap *h, const struct slab *s, void *ptr) {
 	uintptr_t block = (uintptr_t)ptr;
 	unsigned sc = mosaic_class_at(slab_mosaic(s), block - s->base);
 	if (sc == 0 || hak_size_classes[sc].size > MOSAIC_MAX_SIZE || h->sampling != NULL)

@@ -54,6 +54,10 @@ static uintptr_t addr_of(const struct slab *s, unsigned unit) {
 	return s->base + ((uintptr_t)unit << MOSAIC_UNIT_SHIFT);
 }
 
+static bool is_used(const struct mosaic *m, unsigned unit) {
+	return (m->used[unit / 64] >> unit % 64 & 1) != 0;
+}
+
 /* The first unit from `from` on that is used; MOSAIC_UNITS: none. */
 static unsigned next_used(const struct mosaic *m, unsigned from) {
 	for (unsigned w = from / 64; w < MOSAIC_WORDS; w++) {
@@ -78,12 +82,19 @@ static unsigned hole_before(const struct mosaic *m, unsigned unit) {
 	return 0;
 }
 
+static void mark_in_word(struct mosaic *m, unsigned first, unsigned units, bool used) {
+	uint64_t mask = ~(uint64_t)0 >> (64 - units) << first % 64, *word = &m->used[first / 64];
+	*word = used ? *word | mask : *word & ~mask;
+}
+
 static void mark(struct mosaic *m, unsigned first, unsigned units, bool used) {
-	for (unsigned end = first + units; first < end;) {
-		unsigned n = (unsigned)min_size(end - first, 64 - first % 64);
-		uint64_t mask = ~(uint64_t)0 >> (64 - n) << first % 64;
-		m->used[first / 64] = used ? m->used[first / 64] | mask : m->used[first / 64] & ~mask;
-		first += n;
+	if (HAK_LIKELY(units - 1 < 64 - first % 64)) {
+		mark_in_word(m, first, units, used);
+		return;
+	}
+	for (unsigned end = first + units, n; first < end; first += n) {
+		n = (unsigned)min_size(end - first, 64 - first % 64);
+		mark_in_word(m, first, n, used);
 	}
 }
 
@@ -253,7 +264,12 @@ void mosaic_put(struct slab *s, uintptr_t block) {
 	mark(m, unit, units, false);
 	s->free_count += (uint16_t)units;
 	s->used--;
-	unsigned first = hole_before(m, unit), hole = next_used(m, unit + units) - first;
+	unsigned first = unit, end = unit + units;
+	if (unit > 0 && !is_used(m, unit - 1))
+		first = hole_before(m, unit);
+	if (end < MOSAIC_UNITS && !is_used(m, end))
+		end = next_used(m, end);
+	unsigned hole = end - first;
 	note_hole(m, first, hole);
 	m->largest = (uint16_t)max_size(m->largest, hole);
 	m->misfits = 0;
@@ -280,10 +296,6 @@ unsigned mosaic_class_at(const struct mosaic *m, uintptr_t offset) {
 unsigned mosaic_freed_at(const struct mosaic *m, uintptr_t offset) {
 	unsigned unit = unit_of_offset(offset);
 	return unit < MOSAIC_UNITS && is_freed(m, unit) ? get_any(m, unit) : 0;
-}
-
-static bool is_used(const struct mosaic *m, unsigned unit) {
-	return (m->used[unit / 64] >> unit % 64 & 1) != 0;
 }
 
 unsigned mosaic_held_at(const struct mosaic *m, uintptr_t offset) {
