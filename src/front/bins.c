@@ -64,11 +64,12 @@ HAK_NOINLINE static void open_at(struct heap *h, unsigned sc, void **from) {
 
 /* ---- taking ---- */
 
-void *bin_take_listed(struct heap *h, unsigned sc) {
+/* NULL: there is none, or the owner's signal handler has just freed a block into the bin. */
+static void *take_listed(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	hc->hides_list = false;
 	void *p = bin_pop_listed(h, sc);
-	if (HAK_UNLIKELY(p == NULL && hc->listed != 0)) {
+	if (HAK_UNLIKELY(p == NULL && hc->listed != 0 && bin_is_empty(&h->bins[sc]))) {
 		misuse_end(sc);
 		hc->listed = 0;
 	}
@@ -76,7 +77,7 @@ void *bin_take_listed(struct heap *h, unsigned sc) {
 }
 
 /* `top` is read once: in a fork child of a signal handler amid this, the bin is emptied (heap_forsake). */
-HAK_EVERYDAY void *bin_take(struct heap *h, unsigned sc) {
+static void *take_from_array(struct heap *h, unsigned sc) {
 	struct bin *b = &h->bins[sc];
 	void *const *at = bin_top(b);
 	while (*at != hak_class_codes.zero) {
@@ -90,7 +91,17 @@ HAK_EVERYDAY void *bin_take(struct heap *h, unsigned sc) {
 		}
 		misuse_written(MISUSE_AFTER_FREE, (uintptr_t)block, hak_size_classes[sc].size);
 	}
-	return bin_take_listed(h, sc);
+	return NULL;
+}
+
+HAK_EVERYDAY void *bin_take(struct heap *h, unsigned sc) {
+	void *p;
+	do {
+		p = take_from_array(h, sc);
+		if (p == NULL)
+			p = take_listed(h, sc);
+	} while (HAK_UNLIKELY(p == NULL && !bin_is_empty(&h->bins[sc])));
+	return p;
 }
 
 void bin_hide(struct heap *h, unsigned sc) {

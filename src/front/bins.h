@@ -5,7 +5,7 @@
  *
  * A class gets its array with its first refill or free, and a second one, as long as it may ever need, when the bin
  * grows; entries never move but when the older half of a full bin goes home. The owner's signal handlers may free in
- * between: at worst their block is lost.
+ * between, as long as the bin has room: at worst their block is lost.
  *
  * What other threads freed comes back as a list, which is left as it is: its blocks are in those threads' caches, and
  * the processor waits for many of them at a time only if each is asked for when it is needed.
@@ -77,9 +77,6 @@ HAK_INLINE void *bin_pop_listed(struct heap *h, unsigned sc) {
 	return (void *)block;
 }
 
-/* Likewise, though it be hidden. If the list was written to that is said, and it is given up. */
-void *bin_take_listed(struct heap *h, unsigned sc);
-
 /* `n` blocks of one slab, on the list that `link` leads to, come when the bin, which is empty, is empty again. False:
    they must not. */
 bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned n);
@@ -87,8 +84,8 @@ bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned n);
 /* The list comes home. */
 void bin_unlist(struct heap *h, unsigned sc);
 
-/* The block on top of the bin, though it be hidden; NULL: the bin is empty. One that was written to is reported and
-   left alone. */
+/* The block on top of the bin, or the next of the list, though it be hidden; NULL: there is none. One that was written
+   to is reported and left alone; if the list was, that is said, and it is given up. */
 void *bin_take(struct heap *h, unsigned sc);
 
 /* The next request for class `sc` takes the slow path; the one that comes to the block at `depth`, if there is one,

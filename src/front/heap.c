@@ -244,7 +244,7 @@ static void *take_own_list(struct heap *h, struct slab *s) {
 	s->free_count = 0;
 	s->used += (uint16_t)count;
 	if (s->is_cold && bin_list(h, sc, rest, n))
-		return bin_take_listed(h, sc);
+		return bin_take(h, sc); /* a signal handler's block may lie before it */
 	n = (unsigned)min_size(n, bin_wants(h, sc));
 	void *p = bin_fill(h, sc, s, &rest, n);
 	if (n == count)

@@ -407,6 +407,24 @@ static uintptr_t list_written(uintptr_t next)
 	return link_encode(blocks[0]);
 }
 
+/* A signal handler's, amid the refill. */
+static void block_freed_amid_refill_comes_before_the_list(void **state)
+{
+	bool is_zero;
+
+	take(0, PER_SLAB);
+	while (bin_pop(&bins[SC]) != NULL)
+		continue;
+	free_remotely(0, 10);
+	free_here(blocks[20]);
+	assert_true((uintptr_t)heap_refill(heap, SC, &is_zero) == blocks[20]);
+	assert_int_equal(heap->classes[SC].listed, 10);
+	take(0, 10);
+	assert_int_equal(heap->classes[SC].listed, 0);
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
 static void list_written_to_comes_home_as_far_as_it_leads(void **state)
 {
 	uintptr_t theirs = fixture_take(other, SC);
@@ -582,6 +600,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bin_of_smallest_blocks_grows_to_hold_a_batch, start, end),
 		cmocka_unit_test_setup_teardown(full_bin_sends_older_half_home, start, end),
 		cmocka_unit_test_setup_teardown(tick_hides_bins, start, end),
+		cmocka_unit_test_setup_teardown(block_freed_amid_refill_comes_before_the_list, start, end),
 		cmocka_unit_test_setup_teardown(list_written_to_comes_home_as_far_as_it_leads, start, end),
 		cmocka_unit_test_setup_teardown(own_list_written_to_is_not_served, start, end),
 		cmocka_unit_test_setup_teardown(list_of_others_written_to_is_not_served, start, end),
