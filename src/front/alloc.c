@@ -102,13 +102,13 @@ void *alloc_short(struct heap *h, size_t size, const void *caller) {
 	const struct heap_class *hc = &h->classes[sc];
 	bool is_empty = hc->listed == 0 && bin_is_empty(&h->bins[sc]);
 	/* A class without slabs may have its first blocks from the nursery. */
-	if (!is_empty || hc->all.first == NULL || !reuse_makes_unseen(h) || secure_is_on())
+	if (!is_empty || hc->all.first == NULL || !reuse_makes_unseen(h))
 		return NULL;
 	bool is_zero;
 	heap_enter(h);
 	h->caller = caller;
 	if (HAK_STATS)
-		count_request(h, sc, size);
+		count_request(h, sc, max_size(size, 1));
 	void *p = heap_refill(h, sc, &is_zero);
 	heap_leave(h);
 	return p;
@@ -234,11 +234,12 @@ bool free_in_mosaic(struct heap *h, const struct slab *s, void *ptr) {
 
 /* It did not fit its bin. */
 HAK_NOINLINE static bool free_beyond(struct heap *h, unsigned sc, void *ptr, const void *caller) {
-	if (h->sampling != NULL || h->is_watched)
+	if (h->sampling != NULL)
 		return false;
 	heap_enter(h);
 	h->caller = caller;
 	bool done = bin_make_room(h, sc) && bin_push(&h->bins[sc], ptr);
+	watch_look(h);
 	heap_leave(h);
 	return done;
 }
@@ -246,10 +247,13 @@ HAK_NOINLINE static bool free_beyond(struct heap *h, unsigned sc, void *ptr, con
 bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *caller) {
 	uintptr_t addr = (uintptr_t)ptr;
 	struct slab *s = e.desc;
-	if (!tag_is_slab(e.tag))
+	if (!tag_is_slab(e.tag) || secure_is_on())
 		return false;
 	bool own = h != NULL && is_own(h, e.tag), mosaic = slab_mosaic(s) != NULL;
-	if ((mosaic && !own) || (h != NULL ? !reuse_frees_unseen(h) : secure_is_on()))
+	/* A watched thread's frees are counted by class. */
+	if (mosaic ? !own : own && h->is_watched)
+		return false;
+	if (h != NULL && !reuse_frees_unseen(h))
 		return false;
 	if (mosaic)
 		return free_in_mosaic(h, s, ptr);

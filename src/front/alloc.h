@@ -20,8 +20,8 @@
    `zero`. NULL: out of memory. */
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero);
 
-/* The short way of a small block whose bin is empty, while nobody wants to see what is made. The thread's heap, which
-   is not locked; NULL: nothing has been done, or there is no memory. */
+/* The short way of a small block whose bin is empty, while nobody wants to see what is made, nor to harden it. The
+   thread's heap, which is not locked; NULL: nothing has been done, or there is no memory. */
 void *alloc_short(struct heap *h, size_t size, const void *caller);
 
 /* The class that serves a request, or 0: it is a large one. */

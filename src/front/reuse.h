@@ -53,6 +53,7 @@ HAK_INLINE bool reuse_free(struct heap *h, struct large *l, void *ptr) {
 		pocket_push(&h->pocket, POCKET_PIECES, l);
 	else if (won)
 		pocket_put(&h->pocket, l);
+	watch_look(h);
 	heap_leave(h);
 	if (HAK_UNLIKELY(h->pace-- == 0))
 		heap_pace(h, NULL);

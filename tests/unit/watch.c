@@ -3,6 +3,7 @@
 
 #include "base/settings.h"
 #include "common.h"
+#include "front/alloc.h"
 #include "front/reuse.h"
 #include "os/lock.h"
 
@@ -45,10 +46,16 @@ static bool is_called(void)
 	return PAGEMAP_LOAD(&hak_tcache.tag) == TAG_MATCHES_NONE && hak_tcache.counted == NULL;
 }
 
-static int start_burst(void **state)
+static int set_delay(void **state)
 {
 	hak_settings.purge_delay_ms = DELAY_MS;
 	atomic_store(&hak_purge_bursts.last_ms, 0);
+	return 0;
+}
+
+static int start_burst(void **state)
+{
+	set_delay(state);
 	purge_note_burst();
 	return 0;
 }
@@ -163,6 +170,33 @@ static void thread_of_large_blocks_is_let_go_in_time(void **state)
 	end_heap(h);
 }
 
+/* If a later call had to find out, there may be none. */
+static void burst_is_seen_by_the_free_that_begins_it(void **state)
+{
+	enum { BLOCKS = 1280 }; /* 40 MiB, of which more than is kept is freed */
+	static void *block[BLOCKS];
+	struct heap *h = begin_heap();
+	unsigned freed = 0;
+
+	watch_look(h);
+	assert_false(h->is_watched);
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		block[i] = alloc_block(h, SC_MAX_SIZE, 1, false);
+		assert_non_null(block[i]);
+	}
+	for (; !h->is_watched && freed < BLOCKS; freed++) {
+		struct pagemap_entry e = pagemap_lookup((uintptr_t)block[freed]);
+
+		if (!tcache_free(block[freed]) && !free_short(h, e, block[freed], NULL))
+			assert_true(free_block(h, block[freed])); /* the first few are in mosaics */
+		assert_false(watch_is_due(h));
+	}
+	assert_in_range(freed, 1, BLOCKS - 1);
+	while (freed < BLOCKS)
+		assert_true(free_block(h, block[freed++]));
+	end_heap(h);
+}
+
 static void look_and_idle(unsigned index)
 {
 	struct heap *h = begin_heap();
@@ -208,6 +242,7 @@ static void others_called_by_though_registry_is_busy(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(burst_is_seen_by_the_free_that_begins_it, set_delay),
 		cmocka_unit_test_setup(thread_watched_till_burst_is_over, start_burst),
 		cmocka_unit_test_setup(burst_watched_if_anything_is_left, start_burst),
 		cmocka_unit_test_setup(watched_thread_takes_short_way_with_large_blocks, start_long_burst),
