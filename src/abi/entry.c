@@ -147,12 +147,7 @@ HAK_NOINLINE static bool release_unseen(void *ptr, const void *caller) {
 	if (HAK_UNLIKELY(sample_has_blocks() || (h != NULL ? h->busy : hak_fork_repair_due)))
 		return false;
 	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
-	if (e.tag == TAG_LARGE)
-		return release_large(h, e.desc, ptr);
-	/* Its own, in a mosaic; and nobody has taken the thread's tag away to see what it frees. */
-	if (h != NULL && (e.tag ^ PAGEMAP_LOAD(&hak_tcache.tag)) == TAG_MOSAIC && !watch_is_due(h))
-		return free_in_mosaic(h, e.desc, ptr);
-	return free_short(h, e, ptr, caller);
+	return e.tag == TAG_LARGE ? release_large(h, e.desc, ptr) : free_short(h, e, ptr, caller);
 }
 
 void entry_free_as(void *ptr, unsigned kind) {

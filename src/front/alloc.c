@@ -219,7 +219,8 @@ HAK_NOINLINE static bool free_without_heap(struct slab *s, uintptr_t block) {
 	return true;
 }
 
-bool free_in_mosaic(struct heap *h, const struct slab *s, void *ptr) {
+/* Into the bin of its class, if there is room. */
+HAK_NOINLINE static bool free_in_mosaic(struct heap *h, const struct slab *s, void *ptr) {
 	uintptr_t block = (uintptr_t)ptr;
 	unsigned sc = mosaic_class_at(slab_mosaic(s), block - s->base);
 	if (sc == 0 || hak_size_classes[sc].size > MOSAIC_MAX_SIZE || h->sampling != NULL)
@@ -247,6 +248,9 @@ HAK_NOINLINE static bool free_beyond(struct heap *h, unsigned sc, void *ptr, con
 bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *caller) {
 	uintptr_t addr = (uintptr_t)ptr;
 	struct slab *s = e.desc;
+	/* Its own, in a mosaic; and nobody has taken the thread's tag away to see what it frees. */
+	if (h != NULL && (e.tag ^ PAGEMAP_LOAD(&hak_tcache.tag)) == TAG_MOSAIC && !watch_is_due(h))
+		return free_in_mosaic(h, s, ptr);
 	if (!tag_is_slab(e.tag) || secure_is_on())
 		return false;
 	bool own = h != NULL && is_own(h, e.tag), mosaic = slab_mosaic(s) != NULL;

@@ -36,9 +36,6 @@ bool free_block(struct heap *h, void *ptr);
    wants to see what is freed. `h`: NULL or the thread's; `e`: of its granule. False: nothing has been done. */
 bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *caller);
 
-/* Of these, a block of the heap's in a mosaic: into its bin, if there is room. */
-bool free_in_mosaic(struct heap *h, const struct slab *s, void *ptr);
-
 /* Brings a small block of slab `s`, which the program has freed, to a bin or its owner. */
 void block_put(struct heap *h, struct slab *s, uintptr_t block);
 

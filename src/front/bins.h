@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bins beyond the fast paths: the arrays they are in, and how they are filled, emptied and grow. All need what front/heap.h
- * asks of whoever touches a heap.
+ * Bins beyond the fast paths: the arrays they are in, and how they are filled, emptied and grow. All need what
+ * front/heap.h asks of whoever touches a heap.
  *
  * A class gets its array with its first refill or free, and a second one, as long as it may ever need, when the bin
  * grows; entries never move but when the older half of a full bin goes home. The owner's signal handlers may free in

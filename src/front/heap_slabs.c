@@ -166,14 +166,14 @@ HAK_NOINLINE static void slab_gained_blocks(struct heap *h, struct slab *s) {
 /* What was freed in a row often lies in one slab: from `first` on such a run, without hidden blocks, goes as a whole.
    The entry behind it. */
 static void **push_run(struct heap *h, struct slab *s, uintptr_t first, void **at, void **end) {
-	const uintptr_t base = s->base, key = hak_key, mark = hak_mark;
+	const uintptr_t mark = hak_mark;
 	void **begin = at;
 	uintptr_t last = first;
 	for (; at < end; at++) {
 		uintptr_t next = (uintptr_t)*at;
-		if (next - base >= GRANULE || block_link(next) != mark)
+		if (!slab_spans(s, next) || block_link(next) != mark)
 			break;
-		block_set_link(last, next ^ key);
+		block_set_link(last, link_encode(next));
 		last = next;
 	}
 	unsigned n = 1 + (unsigned)(at - begin);

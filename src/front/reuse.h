@@ -49,11 +49,12 @@ HAK_INLINE bool reuse_free(struct heap *h, struct large *l, void *ptr) {
 		return false;
 	heap_enter(h);
 	bool won = large_win(l);
-	if (HAK_LIKELY(won && l->span.ss != NULL && pocket_has_room(&h->pocket, POCKET_PIECES, l)))
+	if (HAK_LIKELY(won && l->span.ss != NULL && pocket_has_room(&h->pocket, POCKET_PIECES, l))) {
 		pocket_push(&h->pocket, POCKET_PIECES, l);
-	else if (won)
+	} else if (won) {
 		pocket_put(&h->pocket, l);
-	watch_look(h);
+		watch_look(h); /* what that pushes out may begin a burst */
+	}
 	heap_leave(h);
 	if (HAK_UNLIKELY(h->pace-- == 0))
 		heap_pace(h, NULL);

@@ -106,8 +106,10 @@ static void mark_of_next_block_stays(void **state)
 	uintptr_t block[3];
 
 	open_with_survivors(1000);
-	for (unsigned i = 0; i < 3; i++)
+	for (unsigned i = 0; i < 3; i++) {
 		block[i] = take_one(SC);
+		assert_int_not_equal(block[i], 0);
+	}
 	for (unsigned i = 0; i + 1 < 3; i++) {
 		assert_int_equal(block[i + 1], block[i] + 112);
 		mosaic_mark_freed(slab, block[i + 1]);
@@ -192,6 +194,7 @@ static void neighbouring_holes_join(void **state)
 	mosaic_put(slab, fixture_block(slab, 4));
 	assert_int_equal(slab_mosaic(slab)->largest, 3 * 7 + 7 + 3 * 7);
 	block = take_one(23);
+	assert_int_not_equal(block, 0);
 	assert_int_equal(take_one(23), 0);
 	mosaic_put(slab, block);
 	for (unsigned i = 0; i < hak_size_classes[SC].capacity; i += 4)
@@ -212,6 +215,7 @@ static void large_block_serves_again_where_it_was(void **state)
 	small = take_one(SC); /* leaves a gap before an aligned block */
 	first = take_one(sc);
 	second = take_one(sc);
+	assert_true(small != 0 && first != 0 && second != 0);
 	assert_true(first > slab->base + 64 * 16);
 	mosaic_put(slab, first);
 	assert_int_equal(take_one(sc), first);
