@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/watch.h"
 
+#include <string.h>
+
 #include "base/settings.h"
 #include "common.h"
 #include "front/alloc.h"
@@ -170,31 +172,57 @@ static void thread_of_large_blocks_is_let_go_in_time(void **state)
 	end_heap(h);
 }
 
+/* Frees as free does, if it can on its short ways. */
+static bool free_short_way(struct heap *h, void *block)
+{
+	struct pagemap_entry e = pagemap_lookup((uintptr_t)block);
+
+	if (e.tag == TAG_LARGE)
+		return reuse_free(h, e.desc, block);
+	return tcache_free(block) || free_short(h, e, block, NULL);
+}
+
+static void free_many(size_t size)
+{
+	enum { MOST = 1280 };
+	static void *block[MOST];
+	unsigned blocks = 40 * 1024 * 1024 / size, freed = 0; /* more than is kept */
+	struct heap *h = begin_heap();
+
+	assert_in_range(blocks, 1, MOST);
+	watch_look(h);
+	assert_false(h->is_watched);
+	for (unsigned i = 0; i < blocks; i++) {
+		block[i] = alloc_block(h, size, 1, false);
+		assert_non_null(block[i]);
+		memset(block[i], 1, size);
+	}
+	for (; !h->is_watched && freed < blocks; freed++) {
+		if (!free_short_way(h, block[freed]))
+			assert_true(free_block(h, block[freed])); /* the first few small ones are in mosaics */
+		assert_false(watch_is_due(h));
+	}
+	assert_in_range(freed, 1, blocks - 1);
+	while (freed < blocks)
+		assert_true(free_block(h, block[freed++]));
+	release_memory(h, 0); /* or the next burst is watched from the start */
+	end_heap(h);
+}
+
 /* If a later call had to find out, there may be none. */
 static void burst_is_seen_by_the_free_that_begins_it(void **state)
 {
-	enum { BLOCKS = 1280 }; /* 40 MiB, of which more than is kept is freed */
-	static void *block[BLOCKS];
-	struct heap *h = begin_heap();
-	unsigned freed = 0;
+	free_many(SC_MAX_SIZE);
+}
 
-	watch_look(h);
-	assert_false(h->is_watched);
-	for (unsigned i = 0; i < BLOCKS; i++) {
-		block[i] = alloc_block(h, SC_MAX_SIZE, 1, false);
-		assert_non_null(block[i]);
-	}
-	for (; !h->is_watched && freed < BLOCKS; freed++) {
-		struct pagemap_entry e = pagemap_lookup((uintptr_t)block[freed]);
+static void burst_of_pieces_is_seen_by_the_free_that_begins_it(void **state)
+{
+	free_many(SC_MAX_SIZE + 1);
+}
 
-		if (!tcache_free(block[freed]) && !free_short(h, e, block[freed], NULL))
-			assert_true(free_block(h, block[freed])); /* the first few are in mosaics */
-		assert_false(watch_is_due(h));
-	}
-	assert_in_range(freed, 1, BLOCKS - 1);
-	while (freed < BLOCKS)
-		assert_true(free_block(h, block[freed++]));
-	end_heap(h);
+static void burst_of_spans_is_seen_by_the_free_that_begins_it(void **state)
+{
+	free_many((size_t)LARGE_BIG_MIN);
 }
 
 static void look_and_idle(unsigned index)
@@ -243,6 +271,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(burst_is_seen_by_the_free_that_begins_it, set_delay),
+		cmocka_unit_test_setup(burst_of_pieces_is_seen_by_the_free_that_begins_it, set_delay),
+		cmocka_unit_test_setup(burst_of_spans_is_seen_by_the_free_that_begins_it, set_delay),
 		cmocka_unit_test_setup(thread_watched_till_burst_is_over, start_burst),
 		cmocka_unit_test_setup(burst_watched_if_anything_is_left, start_burst),
 		cmocka_unit_test_setup(watched_thread_takes_short_way_with_large_blocks, start_long_burst),
