@@ -38,12 +38,12 @@ struct lock *slab_lock(void) {
 
 /* The topmost byte is 0x80 to 0x9f and the next one below 0x80, so that no link looks like a
    pointer, a small number of either sign, a floating-point number that is not next to nothing, ASCII, UTF-8, or one
-   byte repeated. */
+   byte repeated. That one is odd, because a mark begins with it: a string's end that is written too far is seen. */
 void key_init(const uint64_t random[2]) {
 	uint64_t k = random[0] ^ (random[1] << 7 | random[1] >> 57);
-	hak_key = (uintptr_t)((k & 0x1f7fffffffffffff) | 0x8000000000000001);
+	hak_key = (uintptr_t)((k & 0x1f7fffffffffffff) | 0x8001000000000001);
 	uint64_t mark = (random[0] ^ random[1] >> 32) * 0x9e3779b97f4a7c15;
-	hak_mark = (hak_key & 0xffff000000000000) | mark >> 16 | 1;
+	hak_mark = (hak_key & 0xffff000000000000) | (mark >> 16 & 0xffffffff0000) | hak_key >> 48;
 }
 
 static struct slab *take_descriptor_locked(void) {

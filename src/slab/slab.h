@@ -111,12 +111,13 @@ HAK_INLINE uint16_t top_of_word(uintptr_t word) {
 }
 
 /* What a block in a bin begins with (front/tcache.h). It ends as links do, and is none; no number that is known,
-   because whoever reads a freed block must not learn the key. */
+   because whoever reads a freed block must not learn the key. Its lowest bits are its topmost ones once more: free,
+   which compares with these and writes all of it, loads it but once. */
 extern HAK_HIDDEN uintptr_t hak_mark;
 
 /* Suspicious: may be free, since its first word ends as links and marks do. */
 HAK_INLINE bool block_looks_free(uintptr_t block) {
-	return top_of_word(block) == top_of_word((uintptr_t)&hak_mark);
+	return top_of_word(block) == (uint16_t)hak_mark;
 }
 
 HAK_INLINE void block_set_link(uintptr_t block, uintptr_t link) {

@@ -30,6 +30,7 @@ static void key_any_random_words_odd_and_far_from_data(void **state)
 		assert_int_equal(hak_key >> 61, 4);
 		assert_int_equal(hak_key >> 55 & 1, 0);
 		assert_int_equal(hak_mark >> 48, hak_key >> 48);
+		assert_int_equal(hak_mark & 0xffff, hak_mark >> 48);
 		assert_int_not_equal(hak_mark & 0xff, 0);
 		assert_int_not_equal(hak_mark, mark);
 		mark = hak_mark;
