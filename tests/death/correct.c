@@ -4,6 +4,7 @@
  * freed, nobody may be accused. Judged by quiet.c.
  */
 #include "cases.h"
+#include "../random.h"
 
 #include <link.h>
 #include <malloc.h>
@@ -23,18 +24,10 @@ static uint64_t seed = 0x9e3779b97f4a7c15;
 
 static void *slots[SLOTS];
 
-static uint64_t next_random(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
-
 /* Mostly tiny, now and then up to 64 KiB, rarely more. */
 static size_t next_size(void)
 {
-	uint64_t r = next_random();
+	uint64_t r = next_random(&seed);
 
 	if (r % 4096 == 0)
 		return 16 + r / 4096 % (2 << 20);
@@ -47,7 +40,7 @@ static size_t next_size(void)
 static void come_and_go(size_t count, disguise write)
 {
 	for (size_t i = 0; i < count; i++) {
-		void **slot = &slots[next_random() % SLOTS];
+		void **slot = &slots[next_random(&seed) % SLOTS];
 		size_t size = next_size();
 
 		free(*slot);
@@ -70,7 +63,7 @@ static void never_written(void)
 static void write_random(uint64_t *p, size_t words)
 {
 	while (words--)
-		p[words] = next_random();
+		p[words] = next_random(&seed);
 }
 
 static void random_contents(void)
@@ -85,7 +78,7 @@ static void write_near(uint64_t *p, size_t words)
 	uint64_t here = (uint64_t)(uintptr_t)p;
 
 	while (words--) {
-		uint64_t r = next_random(), span = spans[r >> 62];
+		uint64_t r = next_random(&seed), span = spans[r >> 62];
 
 		p[words] = (here & ~span) | (r & span & (r >> 61 & 1 ? ~0ull : ~15ull));
 	}
@@ -99,7 +92,7 @@ static void near_addresses(void)
 static void write_blocks(uint64_t *p, size_t words)
 {
 	while (words--)
-		p[words] = (uint64_t)(uintptr_t)slots[next_random() % SLOTS];
+		p[words] = (uint64_t)(uintptr_t)slots[next_random(&seed) % SLOTS];
 }
 
 static void block_addresses(void)
@@ -125,7 +118,7 @@ static void write_pattern(uint64_t *p, size_t words)
 
 	memset(p, 0, words * 8);
 	while (words--)
-		p[words] = patterns[next_random() % (sizeof patterns / sizeof *patterns)];
+		p[words] = patterns[next_random(&seed) % (sizeof patterns / sizeof *patterns)];
 }
 
 static void fixed_patterns(void)
@@ -167,7 +160,7 @@ static void copies_of_freed_memory(void)
 		for (size_t i = 0; i < COUNT; i++)
 			CHECK((slots[i] = malloc(size)));
 		for (size_t i = 0; i < COUNT; i++)
-			memcpy(slots[i], copies[next_random() % COUNT], 16);
+			memcpy(slots[i], copies[next_random(&seed) % COUNT], 16);
 		for (size_t i = 0; i < COUNT; i++)
 			free(slots[i]);
 	}
@@ -194,7 +187,7 @@ static void recycled_memory(void)
 static void resized(void)
 {
 	for (size_t i = 0; i < 400000; i++) {
-		void **slot = &slots[next_random() % SLOTS];
+		void **slot = &slots[next_random(&seed) % SLOTS];
 		size_t size = next_size();
 
 		*slot = realloc(*slot, size);
@@ -254,10 +247,10 @@ static void every_count(void)
 static void large_blocks(void)
 {
 	for (size_t i = 0; i < 200000; i++) {
-		void **slot = &slots[next_random() % 64];
+		void **slot = &slots[next_random(&seed) % 64];
 
 		free(*slot);
-		*slot = malloc((next_random() % (4 << 20)) >> next_random() % 8);
+		*slot = malloc((next_random(&seed) % (4 << 20)) >> next_random(&seed) % 8);
 		CHECK(*slot);
 		if (malloc_usable_size(*slot) >= 16)
 			write_near(*slot, 2);
@@ -268,10 +261,10 @@ static void large_blocks(void)
 static void aligned_blocks(void)
 {
 	for (size_t i = 0; i < 300000; i++) {
-		void **slot = &slots[next_random() % 512];
+		void **slot = &slots[next_random(&seed) % 512];
 
 		free(*slot);
-		CHECK(posix_memalign(slot, (size_t)16 << next_random() % 10, next_size()) == 0);
+		CHECK(posix_memalign(slot, (size_t)16 << next_random(&seed) % 10, next_size()) == 0);
 		write_near(*slot, 2);
 	}
 	come_and_go(0, NULL);

@@ -7,6 +7,7 @@
  * Usage: meddle LIBRARY PROGRAM [ARGUMENT]...
  */
 #include "../death/child.h"
+#include "../random.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -22,14 +23,6 @@
 static uint64_t seed;
 static const char *library;
 static char **program;
-
-static uint64_t next_random(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
 
 static void sleep_us(uint64_t us)
 {
@@ -76,19 +69,19 @@ static void starve(pid_t pid, int resource, int which)
 	struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
 	size_t have = pages_of(pid, which) * (size_t)sysconf(_SC_PAGESIZE);
 
-	limit.rlim_cur = have + next_random() % (4 << 20);
+	limit.rlim_cur = have + next_random(&seed) % (4 << 20);
 	prlimit(pid, resource, &limit, NULL);
-	sleep_us(next_random() % 20000);
+	sleep_us(next_random(&seed) % 20000);
 	limit.rlim_cur = RLIM_INFINITY;
 	prlimit(pid, resource, &limit, NULL);
 }
 
 static void meddle(pid_t pid)
 {
-	switch (next_random() % 3) {
+	switch (next_random(&seed) % 3) {
 	case 0:
 		kill(pid, SIGSTOP);
-		sleep_us(next_random() % 5000);
+		sleep_us(next_random(&seed) % 5000);
 		kill(pid, SIGCONT);
 		break;
 	case 1:
@@ -97,7 +90,7 @@ static void meddle(pid_t pid)
 	default:
 		starve(pid, RLIMIT_DATA, 6);
 	}
-	sleep_us(next_random() % 10000);
+	sleep_us(next_random(&seed) % 10000);
 }
 
 static void replace(pid_t *neighbour)

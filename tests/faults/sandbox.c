@@ -7,6 +7,7 @@
 
 #include "../death/cases.h"
 #include "../lifecycle/work.h"
+#include "../random.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -26,14 +27,6 @@ static struct slot {
 
 static uint64_t seed = 0x2545f4914f6cdd1d;
 
-static uint64_t next_random(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
-
 static void fill(struct slot *slot, void *ptr, size_t size)
 {
 	CHECK(ptr);
@@ -50,7 +43,7 @@ static void clear(struct slot *slot)
 
 static void replace(struct slot *slot, size_t size)
 {
-	uint64_t choice = next_random() % 4;
+	uint64_t choice = next_random(&seed) % 4;
 
 	if (slot->ptr && choice == 0) {
 		fill(slot, realloc(slot->ptr, size), size);
@@ -64,8 +57,8 @@ static void replace(struct slot *slot, size_t size)
 static void churn(int count, unsigned log)
 {
 	while (count--)
-		replace(&slots[next_random() % SLOTS],
-			1 + next_random() % ((size_t)16 << next_random() % (log - 3)));
+		replace(&slots[next_random(&seed) % SLOTS],
+			1 + next_random(&seed) % ((size_t)16 << next_random(&seed) % (log - 3)));
 }
 
 static void clear_all(void)

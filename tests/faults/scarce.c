@@ -6,6 +6,7 @@
 #include "../death/cases.h"
 #include "../lifecycle/forks.h"
 #include "../lifecycle/work.h"
+#include "../random.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,14 +29,6 @@ static struct slot {
 
 static uint64_t seed = 0x9e3779b97f4a7c15;
 
-static uint64_t next_random(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
-
 static void fill(struct slot *slot, void *ptr, size_t size)
 {
 	CHECK(ptr || errno == ENOMEM);
@@ -46,16 +39,16 @@ static void fill(struct slot *slot, void *ptr, size_t size)
 
 static void step(struct slot *slot)
 {
-	size_t size = 1 + next_random() % ((size_t)16 << next_random() % 19);
+	size_t size = 1 + next_random(&seed) % ((size_t)16 << next_random(&seed) % 19);
 	void *ptr;
 
 	errno = 0;
 	if (!slot->ptr) {
-		fill(slot, next_random() % 3 ? malloc(size) : calloc(1, size), size);
+		fill(slot, next_random(&seed) % 3 ? malloc(size) : calloc(1, size), size);
 		return;
 	}
 	CHECK(work_is_marked(slot->ptr, slot->size));
-	if (next_random() % 3 == 0) {
+	if (next_random(&seed) % 3 == 0) {
 		ptr = realloc(slot->ptr, size);
 		if (ptr)
 			fill(slot, ptr, size);
@@ -71,7 +64,7 @@ static void step(struct slot *slot)
 static void churn(int count)
 {
 	while (count--)
-		step(&slots[next_random() % SLOTS]);
+		step(&slots[next_random(&seed) % SLOTS]);
 }
 
 static void finish(void)

@@ -6,6 +6,7 @@
  * Usage: replay FOLDER VARIANTS [FILE]...; FILE: only these inputs, as a fuzzer left them.
  */
 #include "target.h"
+#include "../random.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -21,14 +22,6 @@ static struct input {
 static size_t count;
 
 static uint64_t seed = 0x853c49e6748fea9b;
-
-static uint64_t next_random(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
 
 static int read_input(const char *path)
 {
@@ -68,22 +61,22 @@ static int read_folder(const char *path)
 /* Bytes changed, a piece of another input put in, cut short. */
 static struct input vary(void)
 {
-	struct input input = inputs[next_random() % count];
-	const struct input *other = &inputs[next_random() % count];
+	struct input input = inputs[next_random(&seed) % count];
+	const struct input *other = &inputs[next_random(&seed) % count];
 
-	for (uint64_t n = next_random() % 12; n > 0 && input.length > 0; n--)
-		input.bytes[next_random() % input.length] = (uint8_t)next_random();
-	if (next_random() % 2 && other->length > 0 && input.length > 0) {
-		size_t from = next_random() % other->length, to = next_random() % input.length;
-		size_t length = next_random() % (other->length - from) + 1;
+	for (uint64_t n = next_random(&seed) % 12; n > 0 && input.length > 0; n--)
+		input.bytes[next_random(&seed) % input.length] = (uint8_t)next_random(&seed);
+	if (next_random(&seed) % 2 && other->length > 0 && input.length > 0) {
+		size_t from = next_random(&seed) % other->length, to = next_random(&seed) % input.length;
+		size_t length = next_random(&seed) % (other->length - from) + 1;
 
 		if (to + length > LENGTH)
 			length = LENGTH - to;
 		memcpy(input.bytes + to, other->bytes + from, length);
 		input.length = to + length > input.length ? to + length : input.length;
 	}
-	if (next_random() % 8 == 0)
-		input.length = next_random() % (input.length + 1);
+	if (next_random(&seed) % 8 == 0)
+		input.length = next_random(&seed) % (input.length + 1);
 	return input;
 }
 

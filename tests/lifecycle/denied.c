@@ -5,6 +5,7 @@
  */
 #include "work.h"
 #include "../death/cases.h"
+#include "../random.h"
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -27,18 +28,10 @@ static struct slot {
 
 static uint64_t seed = 88172645463325252;
 
-static uint64_t next_random(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
-
 /* Every order of magnitude up to 8 MiB. */
 static size_t next_size(void)
 {
-	uint64_t r = next_random();
+	uint64_t r = next_random(&seed);
 
 	return 1 + r / 32 % ((size_t)16 << r % 20);
 }
@@ -62,16 +55,16 @@ static void resize(struct slot *slot, size_t size)
 
 static void step(void)
 {
-	struct slot *slot = &slots[next_random() % SLOTS];
+	struct slot *slot = &slots[next_random(&seed) % SLOTS];
 	size_t size = next_size();
 
 	errno = 0;
 	if (!slot->ptr) {
-		fill(slot, next_random() % 2 ? malloc(size) : calloc(1, size), size);
+		fill(slot, next_random(&seed) % 2 ? malloc(size) : calloc(1, size), size);
 		return;
 	}
 	CHECK(work_is_marked(slot->ptr, slot->size));
-	if (next_random() % 4 == 0) {
+	if (next_random(&seed) % 4 == 0) {
 		resize(slot, size);
 		return;
 	}

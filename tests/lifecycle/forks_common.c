@@ -3,6 +3,7 @@
 
 #include "work.h"
 #include "../death/cases.h"
+#include "../random.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,19 +19,16 @@ enum { SLOTS = 256, PROVE_SECONDS = 30 };
 static _Atomic(void *) slots[SLOTS];
 static _Thread_local uint64_t seed;
 
-static uint64_t next_random(void)
+static uint64_t any_number(void)
 {
 	if (!seed)
 		seed = (uint64_t)(uintptr_t)&seed | 1;
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
+	return next_random(&seed);
 }
 
 static size_t next_size(void)
 {
-	uint64_t r = next_random();
+	uint64_t r = any_number();
 
 	if (r % 256 == 0)
 		return r / 256 % (3 << 20);
@@ -42,7 +40,7 @@ void fork_load_once(void)
 	for (int i = 0; i < 64; i++) {
 		size_t size = next_size();
 		void *own = work_parcel(size);
-		void *other = atomic_exchange(&slots[next_random() % SLOTS], own);
+		void *other = atomic_exchange(&slots[any_number() % SLOTS], own);
 
 		if (other)
 			work_open_parcel(other);

@@ -8,6 +8,7 @@
  */
 #include "work.h"
 #include "../death/cases.h"
+#include "../random.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -29,19 +30,11 @@ static uint64_t seed = 2463534242;
 static size_t smallest = 1, largest = (size_t)5 << 20;
 static int steps = 1200;
 
-static uint64_t next_random(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
-
 /* Every order of magnitude is as likely as another. */
 static size_t next_size(void)
 {
 	for (;;) {
-		uint64_t r = next_random();
+		uint64_t r = next_random(&seed);
 		size_t size = 1 + r / 64 % ((size_t)16 << r % 20);
 
 		if (size >= smallest && size <= largest)
@@ -54,14 +47,14 @@ static void *allocate(size_t size)
 	void *ptr;
 	int error;
 
-	switch (next_random() % 4) {
+	switch (next_random(&seed) % 4) {
 	case 0:
 		ptr = calloc(1, size);
 		for (size_t i = 0; ptr && i < size; i += i < 64 ? 1 : 4093)
 			CHECK(((char *)ptr)[i] == 0);
 		return ptr;
 	case 1:
-		error = posix_memalign(&ptr, (size_t)16 << next_random() % 14, size);
+		error = posix_memalign(&ptr, (size_t)16 << next_random(&seed) % 14, size);
 		CHECK(error == 0 || error == ENOMEM);
 		errno = error ? error : errno;
 		return error ? NULL : ptr;
@@ -102,7 +95,7 @@ static void step(struct slot *slot)
 	errno = 0;
 	if (!slot->ptr) {
 		fill(slot, allocate(size), size);
-	} else if (next_random() % 3 == 0) {
+	} else if (next_random(&seed) % 3 == 0) {
 		resize(slot, size);
 	} else {
 		CHECK(work_is_marked(slot->ptr, slot->size));
@@ -115,7 +108,7 @@ static void step(struct slot *slot)
 static void churn(int count)
 {
 	while (count--)
-		step(&slots[next_random() % SLOTS]);
+		step(&slots[next_random(&seed) % SLOTS]);
 }
 
 static void *churn_in_thread(void *unused)

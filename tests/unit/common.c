@@ -22,14 +22,6 @@ int unit_setup(void **state)
 	return 0;
 }
 
-uint64_t next_random(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
 bool bytes_are(const void *ptr, size_t size, unsigned char value)
 {
 	const unsigned char *bytes = ptr;

@@ -14,14 +14,12 @@
 
 #include <cmocka.h>
 
+#include "../random.h"
 #include "base/compiler.h"
 
 #define UNIT_RUN(tests) cmocka_run_group_tests(tests, unit_setup, NULL)
 
 int unit_setup(void **state);
-
-/* Reproducible: *seed != 0 is the whole state. */
-uint64_t next_random(uint64_t *seed);
 
 /* Are all `size` bytes of that value? */
 bool bytes_are(const void *ptr, size_t size, unsigned char value);
