@@ -253,7 +253,8 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *c
 		return free_in_mosaic(h, s, ptr);
 	if (!tag_is_slab(e.tag) || secure_is_on())
 		return false;
-	bool own = h != NULL && is_own(h, e.tag), mosaic = slab_mosaic(s) != NULL;
+	/* By the tag: the slab says so, too, but beside what other threads write. */
+	bool own = h != NULL && is_own(h, e.tag), mosaic = (e.tag & TAG_CODE_MASK) == TAG_MOSAIC;
 	/* A watched thread's frees are counted by class. */
 	if (mosaic ? !own : own && h->is_watched)
 		return false;
