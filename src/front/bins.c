@@ -43,23 +43,25 @@ HAK_EVERYDAY unsigned bin_wants(struct heap *h, unsigned sc) {
 	return has_array(h, sc) ? h->classes[sc].capacity / 2u : 1;
 }
 
-/* While the array is worked on, what signal handlers free does not enter it: the bin is full. Returns the top entry. */
+/* While the array is worked on, what signal handlers free does not enter it: the magic refuses every block. Nor do
+   they take from it. Returns the top entry. */
 HAK_NOINLINE static void **shut(struct heap *h, unsigned sc) {
 	struct bin *b = &h->bins[sc];
-	b->floor = (uint32_t)b->top;
+	b->magic = 0;
 	atomic_signal_fence(memory_order_seq_cst);
 	void **top = bin_top(b);
-	b->top = bin_top_at(h->classes[sc].end); /* empty, too */
-	b->floor = (uint32_t)b->top;
+	b->top = bin_top_at(h->classes[sc].end);
+	atomic_signal_fence(memory_order_seq_cst);
 	return top;
 }
 
 /* The entries from `from` to the array's end are in the bin. */
 HAK_NOINLINE static void open_at(struct heap *h, unsigned sc, void **from) {
-	struct bin b = bin_empty(&h->classes[sc], sc);
-	b.top = bin_top_at(from);
+	struct bin *b = &h->bins[sc];
+	b->floor = bin_empty(&h->classes[sc], sc).floor;
+	b->top = bin_top_at(from);
 	atomic_signal_fence(memory_order_seq_cst);
-	h->bins[sc] = b;
+	b->magic = hak_size_classes[sc].magic; /* last: see shut */
 }
 
 /* ---- taking ---- */
