@@ -113,6 +113,14 @@ static void retire_broken(struct heap *h) {
 	inbox_take(&h->inbox, true); /* its slabs are QUEUED and found by route_lost */
 }
 
+/* Threads that are gone, and heaps that no thread has, count no longer. */
+static void recount_threads(void) {
+	size_t threads = 0;
+	for (const struct heap *h = heap_registry(); h != NULL; h = h->next)
+		threads += h->bins != NULL && !h->locked && !h->forsaken;
+	hak_space.threads = threads;
+}
+
 void heap_forsake(struct heap *h) {
 	/* The interrupted call goes on with these bins, so that nobody else may: the thread's next heap has its own. */
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
@@ -120,6 +128,7 @@ void heap_forsake(struct heap *h) {
 		h->classes[sc].listed = 0;
 	}
 	h->forsaken = true;
+	recount_threads();
 }
 
 void heap_forget_bins(struct heap *h) {
@@ -153,4 +162,5 @@ void heap_repair_after_fork(struct heap *mine) {
 		if (is_left(h, mine))
 			heap_retire(h);
 	recount_large();
+	recount_threads();
 }

@@ -189,6 +189,7 @@ static void repair_after_fork_retires_the_others(void **state)
 	take(lost);
 	heap_repair_after_fork(mine);
 	assert_null(lost->bins);
+	assert_int_equal(hak_space.threads, 1);
 	assert_int_equal(pool_count(SC), 1);
 	post_all();
 	assert_int_equal(hak_space.live, 0);
@@ -204,6 +205,7 @@ static void repair_after_fork_busy_heap_is_given_up(void **state)
 	lost->busy = true;
 	heap_repair_after_fork(mine);
 	assert_null(lost->bins);
+	assert_int_equal(hak_space.threads, 1);
 	assert_int_equal(pagemap_tag(blocks[0]), SC << SC_CODE_SHIFT);
 	post_all();
 	assert_int_equal(hak_space.live, 1); /* the second slab: some of it was never handed out */
@@ -288,6 +290,8 @@ static void go_on_after(void (*leave)(struct heap *), bool locked)
 		leave(h);
 		if (!are_empty(h, bins) || !are_empty(h, h->bins))
 			_exit(2);
+		if (hak_space.threads != 0) /* the thread's next heap counts */
+			_exit(3);
 		heap_flush(h);
 		_exit(alloc_block(h, 1000, ALLOC_ALIGN, false) == NULL);
 	}
