@@ -42,7 +42,8 @@ static bool holds_locks(void) {
 		locked_heap_holds_locks() || sample_holds_locks();
 }
 
-static void repair_shared(void) {
+/* `threads_are_gone`: who held the locks; else it was this thread's interrupted call. */
+static void repair_shared(bool threads_are_gone) {
 	for (unsigned sc = 0; sc < SC_COUNT; sc++)
 		if (lock_is_held(pool_lock(sc))) {
 			lock_reset(pool_lock(sc));
@@ -51,7 +52,7 @@ static void repair_shared(void) {
 	repair(slab_lock(), slab_rebuild);
 	repair(mosaic_lock(), mosaic_reset);
 	repair(space_lock(), superslab_rebuild);
-	purge_after_fork();
+	purge_after_fork(threads_are_gone);
 	repair(large_lock(), large_reset);
 	repair(bigcache_lock(), bigcache_reset);
 	repair(quarantine_lock(), quarantine_reset);
@@ -70,7 +71,7 @@ void fork_repair(void) {
 	/* Once the child has other threads it has left the handler, and the interrupted call has released its locks:
 	   those that are held now are the threads'. */
 	if (__libc_single_threaded)
-		repair_shared();
+		repair_shared(false);
 }
 
 /* By the signal handler that calls fork, amid a call of ours. Not all of them mark the heap busy: those that
@@ -93,7 +94,7 @@ void fork_child(void) {
 	if (interrupted && mine != NULL)
 		lifecycle_forsake_heap();
 	if (was_threaded) {
-		repair_shared();
+		repair_shared(true);
 		heap_repair_after_fork(mine);
 	} else {
 		hak_fork_repair_due |= interrupted;

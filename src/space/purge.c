@@ -23,6 +23,10 @@ static struct {
 	uint64_t regret_ms;   /* when regret last changed */
 	uint64_t refused_ms;  /* when the system last refused; 0: never */
 	bool purging;         /* one purger at a time: others go on without waiting */
+	/* What the purger takes away from the free granules, or has while it drops the lock. NULL: nothing. A fork child
+	   may find it between any two stores. */
+	struct superslab *taken_from;
+	uint32_t taken;
 } purge;
 
 void (*hak_purge_waits)(void);
@@ -73,8 +77,14 @@ void purge_reset(void) {
 	purge.queue = (struct queue){ 0 };
 }
 
-void purge_after_fork(void) {
+void purge_after_fork(bool purger_is_gone) {
 	purge.purging = false;
+	struct superslab *ss = purge.taken_from;
+	if (!purger_is_gone || ss == NULL)
+		return;
+	uint32_t lost = purge.taken & ~ss->free; /* it may have been about to take them, or have put them back */
+	superslab_put(ss, lost, lost);
+	purge.taken_from = NULL;
 }
 
 void purge_regret(struct superslab *ss) {
@@ -138,6 +148,10 @@ static uint32_t purge_granules(const struct superslab *ss, uint32_t mask, size_t
 /* Purges the dirty granules of one SuperSlab. The lock is dropped meanwhile. */
 static bool purge_superslab(struct superslab *ss) {
 	uint32_t mask = dirty_mask(ss);
+	purge.taken = mask;
+	atomic_signal_fence(memory_order_seq_cst);
+	purge.taken_from = ss;
+	atomic_signal_fence(memory_order_seq_cst);
 	dequeue(ss);
 	ss->free &= ~mask;
 	superslab_refile(ss);
@@ -150,10 +164,14 @@ static bool purge_superslab(struct superslab *ss) {
 	log_purge(ss, count_ones32(clean) * GRANULE,
 	          clean == mask ? " purged, bytes " : " refused in part, purged bytes ");
 	space_acquire();
+	if (HAK_UNLIKELY(purge.taken_from != ss)) /* this is a fork child, and they have been put back */
+		return false;
 	ss->purged_ms = purge.now_ms;
 	hak_space.purges += calls;
 	hak_space.purged += count_ones32(clean);
 	superslab_put(ss, mask, mask & ~clean);
+	atomic_signal_fence(memory_order_seq_cst);
+	purge.taken_from = NULL;
 	if (clean == mask)
 		return true;
 	purge.refused_ms = purge.now_ms != 0 ? purge.now_ms : 1;

@@ -39,8 +39,9 @@ void purge_forget(struct superslab *ss);
 /* Empties the queue. */
 void purge_reset(void);
 
-/* In a fork child: whoever was purging is gone. */
-void purge_after_fork(void);
+/* In a fork child: whoever was purging is gone, or was interrupted and goes on if the handler that forked returns. The
+   space lock has been repaired if the first is so. */
+void purge_after_fork(bool purger_is_gone);
 
 /* Clean granules of a SuperSlab that was once purged are used again. */
 void purge_regret(struct superslab *ss);

@@ -23,7 +23,7 @@
  *     clean, and the SuperSlab is in the dirty queue if there is any;
  *   - in a child, the same after its repair; descriptors are in use or on the free list; nobody
  *     purges; a granule is neither with a slab nor free only if a thread was stopped that had it in
- *     its hands: inside slab_new, slab_delete or a purge.
+ *     its hands: inside slab_new or slab_delete. What was being purged is free.
  *
  * Bounds: two granules, two descriptors, THREADS threads. With FORK the child exists and every
  * store is a step; without, a section under a lock is one.
@@ -38,6 +38,7 @@
 
 /* The space layer. */
 bit space_lock, purging, ss_queued;
+bit taken[N]; /* what the purger takes away, or has */
 bit free[N], zero[N];
 byte dirty;
 
@@ -56,8 +57,9 @@ bit out[N];      /* the slab's block is with the program */
 bit written[N];  /* the granule's memory is not all zero */
 byte holder[N];  /* who has the granule: */
 #define NOBODY 0
-#define HANDS 1  /* a thread in slab_new, slab_delete, or a purger */
-#define SLAB(D) (2 + (D))
+#define HANDS 1  /* a thread in slab_new or slab_delete */
+#define PURGER 2
+#define SLAB(D) (3 + (D))
 
 #define acquire(lock) atomic { !lock -> lock = 1 }
 
@@ -96,22 +98,28 @@ inline purge_begin()
 {
 	purging = 1;
 	d_step { mask[0] = free[0] && !zero[0]; mask[1] = free[1] && !zero[1] }
+#ifndef BUG_TAKEN_AFTER
+	d_step { taken[0] = mask[0]; taken[1] = mask[1] }
+#endif
 	ss_queued = 0;
 	d_step { /* one store of the mask */
 #ifndef BUG_PURGE_LEAVES_FREE
 		free[0] = free[0] && !mask[0];
 		free[1] = free[1] && !mask[1];
 #endif
-		holder[0] = (mask[0] -> HANDS : holder[0]);
-		holder[1] = (mask[1] -> HANDS : holder[1])
+		holder[0] = (mask[0] -> PURGER : holder[0]);
+		holder[1] = (mask[1] -> PURGER : holder[1])
 	}
+#ifdef BUG_TAKEN_AFTER
+	d_step { taken[0] = mask[0]; taken[1] = mask[1] }
+#endif
 	dirty = dirty - mask[0] - mask[1];
 	space_lock = 0
 }
 inline purge_granule(G)
 {
 	if
-	:: mask[G] -> d_step { assert(holder[G] == HANDS); written[G] = 0; clean[G] = 1 }
+	:: mask[G] -> d_step { assert(holder[G] == PURGER); written[G] = 0; clean[G] = 1 }
 	:: mask[G] /* the system refuses */
 	:: else
 	fi
@@ -135,6 +143,7 @@ inline purge_end()
 		acquire(space_lock);
 		put_purged(0);
 		put_purged(1);
+		d_step { taken[0] = 0; taken[1] = 0 }
 		purging = 0;
 		d_step { mask[0] = 0; mask[1] = 0; clean[0] = 0; clean[1] = 0; purges = 0 }
 		release_space()
@@ -347,12 +356,24 @@ active proctype child() provided (ready)
 #ifndef BUG_PURGING_KEPT
 		purging = 0;
 #endif
+#ifndef BUG_PURGED_LOST
+		do
+#ifdef BUG_PUT_BACK_TWICE
+		:: d < N && taken[d] -> taken[d] = 0; put(d, true)
+#else
+		:: d < N && taken[d] && !free[d] -> put(d, true)
+#endif
+		:: d < N && !(taken[d] && !free[d]) -> d++
+		:: else -> break
+		od;
+		d = 0;
+#endif
 		check_space();
 		assert(!purging);
 		assert(listed[0] == !in_use[0] && listed[1] == !in_use[1]);
 		do
 		:: d < N ->
-			assert(free[d] || holder[d] != NOBODY); /* else it is lost, and in nobody's hands */
+			assert(free[d] || (holder[d] != NOBODY && holder[d] != PURGER)); /* else it is lost */
 			assert(!out[d] || (in_use[d] && holder[granule[d]] == SLAB(d) && written[granule[d]]));
 			d++
 		:: else -> break

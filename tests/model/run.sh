@@ -71,6 +71,9 @@ broken purge BUG_ZERO_KEPT
 broken purge BUG_DELETE_BEFORE_UNLINK
 broken purge BUG_NO_REBUILD -DTHREADS=1 -DFORK
 broken purge BUG_PURGING_KEPT -DTHREADS=1 -DFORK
+broken purge BUG_PURGED_LOST -DTHREADS=1 -DFORK
+broken purge BUG_TAKEN_AFTER -DTHREADS=1 -DFORK
+broken purge BUG_PUT_BACK_TWICE -DTHREADS=1 -DFORK
 '
 
 # Builds and runs pan; its report goes to $work/report. $1: cc options, then the model, then spin options.
