@@ -323,6 +323,7 @@ bool heap_look(struct heap *h) {
 	if (now - h->looked < OS_CYCLES_A_MOMENT)
 		return false;
 	h->looked = now;
+	outbox_flush(&h->outbox);
 	purge_tick();
 	bigcache_tick();
 	pocket_tick(&h->pocket);
@@ -334,7 +335,7 @@ bool heap_look(struct heap *h) {
 }
 
 void heap_tick(struct heap *h) {
-	if (purge_pending() || !bigcache_is_empty() || !pocket_is_empty(&h->pocket) || h->keeps_empty)
+	if (purge_pending() || !bigcache_is_empty() || !pocket_is_empty(&h->pocket) || h->keeps_empty || h->outbox.used != 0)
 		heap_look(h);
 }
 

@@ -7,8 +7,9 @@
  * would come late, to lines that have left the cache: a block whose slot another slab has is posted alone,
  * and only many of them in a row take the slot.
  *
- * Nothing waits here for ever: a slot is posted when it is full or taken, all of them on refill, trim and
- * thread exit.
+ * A slot is posted when it is full or taken; all of them before fresh memory is taken, once in a while on the
+ * thread's slow paths (heap_look), on trim and thread exit. What a thread that has no slow path before it any more
+ * keeps here is less than a batch of each of a few slabs, which stay until it ends.
  */
 #ifndef HAK_FRONT_OUTBOX_H
 #define HAK_FRONT_OUTBOX_H

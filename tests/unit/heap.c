@@ -13,6 +13,7 @@
 #include "front/alloc.h"
 #include "front/policy.h"
 #include "listen.h"
+#include "os/os.h"
 #include "slab/pool.h"
 #include "space/meta.h"
 
@@ -519,6 +520,19 @@ static void block_in_bin_written_to_is_left_alone(void **state)
 	heap = heap_acquire(bins, false);
 }
 
+/* However seldom the thread frees what is others'. */
+static void outbox_is_posted_in_time(void **state)
+{
+	uintptr_t theirs = fixture_take(other, SC);
+
+	outbox_add(&heap->outbox, fixture_slab_of(theirs), theirs);
+	heap->looked = os_cycles() - OS_CYCLES_A_MOMENT;
+	heap_tick(heap);
+	assert_int_equal(heap->outbox.used, 0);
+	heap_flush(other);
+	assert_int_equal(hak_space.live, 0);
+}
+
 static void flush_brings_everything_home(void **state)
 {
 	uintptr_t theirs = fixture_take(other, SC);
@@ -606,6 +620,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(list_of_others_written_to_is_not_served, start, end),
 		cmocka_unit_test_setup_teardown(list_of_others_written_to_at_its_ends_is_told, start, end),
 		cmocka_unit_test_setup_teardown(block_in_bin_written_to_is_left_alone, start, end),
+		cmocka_unit_test_setup_teardown(outbox_is_posted_in_time, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
 		cmocka_unit_test_setup_teardown(no_memory_for_a_bin_slab_serves, start, end),
 	};
