@@ -32,6 +32,7 @@ static void *alloc_here(size_t size, size_t align, bool zero, const void *caller
 	sampling_look(h);
 	void *p = HAK_LIKELY(h->sampling == NULL) ? alloc_block(h, size, align, zero) :
 		sample_alloc(h, size, align, zero, caller);
+	watch_look(h);
 	heap_leave(h);
 	return p;
 }
@@ -106,10 +107,10 @@ HAK_NOINLINE static void release_any(void *ptr, unsigned kind, const void *calle
 	if (h != NULL) {
 		heap_enter(h);
 		h->caller = caller;
-		sampling_look(h);
 		heap_answer(h);
 		if (HAK_UNLIKELY(h->is_watched && hak_tcache.heap == h)) /* else: a fork child returned into this */
 			watch_count(h, (uintptr_t)ptr);
+		sampling_look(h); /* what the thread was called for, if frees are quick again */
 	}
 	if (HAK_UNLIKELY(sample_has_blocks()))
 		sample_freed(h, ptr);

@@ -516,6 +516,8 @@ void heap_call_threads(bool try) {
 		lock_acquire(&registry.lock);
 	else if (!lock_try(&registry.lock))
 		return;
+	/* What the threads are called for comes first: heap_count_frees. */
+	atomic_thread_fence(memory_order_seq_cst);
 	/* A heap loses its bins under the lock, so these are of living threads. Relaxed: a thread that does
 	   not see it yet sees it soon; one whose operations are counted is always on the slow path. */
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {

@@ -202,6 +202,9 @@ void heap_call_threads(bool try);
 HAK_INLINE void heap_count_frees(const struct heap *h, struct counted *c) {
 	bool has_cache = h->bins == hak_tcache.bin;
 	tcache_count_frees(has_cache ? c : NULL, has_cache ? h->tag : TAG_MATCHES_NONE);
+	/* Seq_cst, as in heap_call_threads: who calls now either finds the quick tag to replace, or what it calls for is
+	   seen by who asks from here on. */
+	atomic_thread_fence(memory_order_seq_cst);
 }
 
 /* The thread has come, and for nothing: its frees are quick again. */

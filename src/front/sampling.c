@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/bins.h"
+#include "front/watch.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/meta.h"
@@ -81,7 +82,7 @@ static void leave(struct heap *h) {
 	for (unsigned sc = 1; h->sampling != NULL && sc < SC_COUNT; sc++)
 		sampling_uncover(h, sc);
 	h->sampling = NULL;
-	h->is_watched = false;
+	watch_again(h);
 	heap_count_frees(h, NULL);
 }
 
@@ -96,6 +97,7 @@ static void count_mark(struct heap *h, struct sampling *s) {
 	if (!s->counts_frees || hak_settings.sample_totals || --s->marks_to_count != 0)
 		return;
 	s->counts_frees = false;
+	watch_again(h);
 	heap_count_frees(h, NULL);
 }
 

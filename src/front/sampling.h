@@ -80,8 +80,10 @@ HAK_INLINE bool sampling_is_due(const struct heap *h) {
 	/* Acquire: the mean. */
 	return HAK_UNLIKELY(h->sampling_seen != atomic_load_explicit(&hak_sampling.generation, memory_order_acquire));
 }
+/* Again, if the switch was turned meanwhile: the thread's frees may have been made quick after that. watch_look has to
+   follow. */
 HAK_INLINE void sampling_look(struct heap *h) {
-	if (sampling_is_due(h))
+	while (sampling_is_due(h))
 		sampling_follow(h);
 }
 

@@ -36,7 +36,9 @@ static void begin(struct heap *h) {
 }
 
 static uint64_t age_of_burst(void) {
-	return os_now_ms() - atomic_load_explicit(&hak_purge_bursts.last_ms, memory_order_relaxed);
+	/* Acquire: the clock is read after that, or the burst might be one of the future. */
+	uint64_t last = atomic_load_explicit(&hak_purge_bursts.last_ms, memory_order_acquire);
+	return os_now_ms() - last;
 }
 
 /* Is nothing left of it? Early on there may be more to come. */

@@ -52,6 +52,13 @@ HAK_INLINE bool watch_is_due(const struct heap *h) {
 	return h->bursts_seen != atomic_load_explicit(&hak_purge_bursts.count, memory_order_acquire);
 }
 
+/* The thread's frees are about to be quick though it was not watched to the end, or not at all meanwhile: the last
+   burst is one that it has not seen. watch_look has to follow. */
+HAK_INLINE void watch_again(struct heap *h) {
+	h->is_watched = false;
+	h->bursts_seen--;
+}
+
 /* A thread has freed one there, or has just begun: bursts before that are its business, too. */
 HAK_INLINE void watch_look(struct heap *h) {
 	if (HAK_UNLIKELY(watch_is_due(h)))

@@ -213,7 +213,7 @@ void purge_note_burst(void) {
 	uint64_t now = os_now_ms();
 	/* Relaxed: the time is a matter of many ms. */
 	uint64_t last = atomic_exchange_explicit(&hak_purge_bursts.last_ms, now, memory_order_relaxed);
-	if (last == 0 || now - last >= (uint64_t)delay / 2)
+	if (last == 0 || (int64_t)(now - last) >= delay / 2) /* negative: others have read the clock since */
 		/* Release: the time. */
 		atomic_fetch_add_explicit(&hak_purge_bursts.count, 1, memory_order_release);
 }

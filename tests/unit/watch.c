@@ -225,6 +225,25 @@ static void burst_of_spans_is_seen_by_the_free_that_begins_it(void **state)
 	free_many((size_t)LARGE_BIG_MIN);
 }
 
+/* The profiler counts frees by itself, or lets them be quick: when it ends the thread is watched as before. */
+static void watch_goes_on_after_sampling(void **state)
+{
+	struct heap *h = begin_heap();
+
+	space_count_dirty(1);
+	watch_look(h);
+	assert_true(h->is_watched);
+	sampling_set(512 * HAK_KIB);
+	sampling_look(h);
+	watch_look(h);
+	sampling_set(0);
+	sampling_look(h);
+	watch_look(h);
+	assert_true(h->is_watched);
+	space_count_dirty(-1);
+	end_heap(h);
+}
+
 static void look_and_idle(unsigned index)
 {
 	struct heap *h = begin_heap();
@@ -277,6 +296,7 @@ int main(void)
 		cmocka_unit_test_setup(burst_watched_if_anything_is_left, start_burst),
 		cmocka_unit_test_setup(watched_thread_takes_short_way_with_large_blocks, start_long_burst),
 		cmocka_unit_test_setup(thread_of_large_blocks_is_let_go_in_time, start_burst),
+		cmocka_unit_test_setup(watch_goes_on_after_sampling, start_long_burst),
 		cmocka_unit_test_setup(others_called_by_though_registry_is_busy, start_long_burst),
 	};
 
