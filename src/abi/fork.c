@@ -12,6 +12,7 @@
 #include "front/quarantine.h"
 #include "observe/sample.h"
 #include "observe/stats.h"
+#include "os/os.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
 #include "space/meta.h"
@@ -20,7 +21,7 @@
 #include "space/superslab.h"
 
 bool hak_fork_repair_due;
-static bool was_threaded; /* there were other threads when fork was called */
+static bool was_threaded; /* there were other threads when fork was called, or there may have been */
 
 static void repair(struct lock *l, void (*rebuild)(void)) {
 	if (!lock_is_held(l))
@@ -66,25 +67,37 @@ static void repair_shared(bool threads_are_gone) {
 	sample_after_fork();
 }
 
+/* Is there no other thread, but for `extra` of ours? libc says that there is once there was one, though it has ended;
+   the system knows. */
+static bool is_alone(unsigned extra) {
+	return __libc_single_threaded || os_thread_count() == 1 + extra;
+}
+
 void fork_repair(void) {
 	hak_fork_repair_due = false;
 	/* Once the child has other threads it has left the handler, and the interrupted call has released its locks:
 	   those that are held now are the threads'. */
-	if (__libc_single_threaded)
+	if (is_alone(0))
 		repair_shared(false);
+}
+
+static bool is_in_slow_path(void) {
+	return hak_tcache.heap != NULL && hak_tcache.heap->busy;
 }
 
 /* By the signal handler that calls fork, amid a call of ours. Not all of them mark the heap busy: those that
    resize a block where it is, or look inside, only take locks, which tells while there is no other thread. */
 static bool is_interrupted(bool alone) {
-	return (hak_tcache.heap != NULL && hak_tcache.heap->busy) || (alone && holds_locks());
+	return is_in_slow_path() || (alone && holds_locks());
 }
 
 /* The purge thread is not one the C library knows of. If this very thread was interrupted, the other may be
    waiting for it: then it has nothing half done that matters. */
 void fork_prepare(void) {
-	bool alone = background_hold() || is_interrupted(true);
-	was_threaded = !__libc_single_threaded || !alone;
+	bool held = background_hold() || is_interrupted(true);
+	/* The system is asked only where it matters: a sandbox may mind. */
+	bool alone = is_in_slow_path() ? is_alone(background_has_thread()) : __libc_single_threaded;
+	was_threaded = !held || !alone;
 }
 
 void fork_child(void) {

@@ -10,7 +10,8 @@
  * inside a slow path, the thread's own heap is forsaken: it starts anew, and the interrupted call, if the
  * handler returns to it, goes on with the old one. That is safe only if there was no other thread: then
  * only that call can hold a lock, and it will release it when it goes on, so nothing is rebuilt unless the
- * child asks for memory before that. (With threads POSIX leaves a child no more than async-signal-safe
+ * child asks for memory before that. If the call was on malloc's fast path, which marks nothing, a child that does
+ * both may be served a block twice. (With threads POSIX leaves a child no more than async-signal-safe
  * calls; it may not return into malloc.)
  */
 #ifndef HAK_ABI_FORK_H

@@ -97,13 +97,13 @@ static bool try_for_a_while(struct lock *lock) {
 	return false;
 }
 
-HAK_EVERYDAY static bool has_thread(void) {
+HAK_EVERYDAY bool background_has_thread(void) {
 	uint32_t state = atomic_load_explicit(&background.state, memory_order_relaxed);
 	return state == AWAKE || state == ASLEEP;
 }
 
 HAK_EVERYDAY void background_stop(void) {
-	if (!has_thread())
+	if (!background_has_thread())
 		return;
 	atomic_store_explicit(&background.state, STOPPED, memory_order_relaxed);
 	os_wake(&background.state);
@@ -115,7 +115,7 @@ HAK_EVERYDAY void background_stop(void) {
 /* ---- fork ---- */
 
 bool background_hold(void) {
-	if (!has_thread())
+	if (!background_has_thread())
 		return true;
 	/* Relaxed: only this thread stores its own address. */
 	bool mine = atomic_load_explicit(&background.holder, memory_order_relaxed) == &hak_tcache;
@@ -136,7 +136,7 @@ void background_release(void) {
 }
 
 void background_after_fork(void) {
-	if (!has_thread())
+	if (!background_has_thread())
 		return;
 	if (atomic_load_explicit(&background.holder, memory_order_relaxed) != &hak_tcache)
 		purge_after_fork(false); /* what it purged is put back later if fork_prepare did not wait for it */

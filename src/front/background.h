@@ -28,6 +28,9 @@ void background_poke(void);
 /* The process ends: the thread does nothing from here on. */
 void background_stop(void);
 
+/* Is there such a thread? */
+bool background_has_thread(void);
+
 /* Around fork, by the forking thread. background_hold: is there no such thread, or does it hold still? */
 bool background_hold(void);
 void background_release(void);

@@ -156,6 +156,9 @@ size_t os_executable(char *buf, size_t size);
 /* Id of the calling thread. */
 int os_thread_id(void);
 
+/* Threads of the process, as the system counts them; 0: it does not tell. */
+unsigned os_thread_count(void);
+
 /* Copies memory of our own that may not be there or not be readable. False: it is not, or the system does not
    say. */
 bool os_try_read(void *to, const void *from, size_t size);

@@ -148,6 +148,8 @@ static uint32_t purge_granules(const struct superslab *ss, uint32_t mask, size_t
 /* Purges the dirty granules of one SuperSlab. The lock is dropped meanwhile. */
 static bool purge_superslab(struct superslab *ss) {
 	uint32_t mask = dirty_mask(ss);
+	purge.taken_from = NULL; /* in a fork child it may be what a purger had that is gone */
+	atomic_signal_fence(memory_order_seq_cst);
 	purge.taken = mask;
 	atomic_signal_fence(memory_order_seq_cst);
 	purge.taken_from = ss;
