@@ -18,9 +18,9 @@ static void call_others(uint32_t burst) {
 		heap_call_threads(false);
 }
 
-/* Does the thread take the fast path of free? */
+/* Does the thread take the fast path of free? (The heap may be one that a fork child has forsaken.) */
 static bool is_quick(const struct heap *h) {
-	return h->bins == hak_tcache.bin && hak_tcache.counted == NULL;
+	return hak_tcache.heap == h && h->bins == hak_tcache.bin && hak_tcache.counted == NULL;
 }
 
 static void begin(struct heap *h) {
