@@ -139,7 +139,7 @@ void background_after_fork(void) {
 	if (!background_has_thread())
 		return;
 	if (atomic_load_explicit(&background.holder, memory_order_relaxed) != &hak_tcache)
-		purge_after_fork(false); /* what it purged is put back later if fork_prepare did not wait for it */
+		purge_after_fork(false); /* nothing is put back yet: the space lock may be held by who is gone */
 	atomic_store_explicit(&background.holder, NULL, memory_order_relaxed);
 	background.holds = 0;
 	lock_reset(&background.working);

@@ -4,8 +4,9 @@
  * front/heap.h asks of whoever touches a heap.
  *
  * A class gets its array with its first refill or free, and a second one, as long as it may ever need, when the bin
- * grows; entries never move but when the older half of a full bin goes home. The owner's signal handlers may free in
- * between, as long as the bin has room: at worst their block is lost.
+ * grows; entries never move but when the older half of a full bin goes home. Meanwhile, and while it is filled, the
+ * bin refuses what the owner's signal handlers free, which goes another way. Between any other two stores they may
+ * free, as long as the bin has room: at worst their block is lost.
  *
  * What other threads freed comes back as a list, which is left as it is: its blocks are in those threads' caches, and
  * the processor waits for many of them at a time only if each is asked for when it is needed.

@@ -140,7 +140,8 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop);
 /* A slab of class `sc` out of fresh memory, in the heap's lists. NULL: out of memory. */
 struct slab *heap_fresh_slab(struct heap *h, unsigned sc);
 
-/* Gives back what has waited long enough, every few dozen milliseconds. False: it was too early. */
+/* Gives back what has waited long enough, and posts the outbox, every few dozen milliseconds. False: it was too
+   early. */
 bool heap_look(struct heap *h);
 
 /* On the way through a slow path: heap_look while anything waits. */

@@ -547,7 +547,7 @@ int os_thread_id(void) {
 }
 
 unsigned os_thread_count(void) {
-	enum { LINKS = 2 }; /* of a folder without folders */
+	enum { LINKS = 2 }; /* of the folder itself; each thread adds one */
 	struct stat st;
 	int saved = errno;
 	bool known = stat("/proc/self/task", &st) == 0 && st.st_nlink > LINKS;
