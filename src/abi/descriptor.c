@@ -25,7 +25,7 @@ extern HAK_HIDDEN uint64_t hak_descriptor_roots[];
 extern HAK_HIDDEN const uint32_t hak_descriptor_layout[];
 extern HAK_HIDDEN const char hak_descriptor_version[];
 
-__attribute__((used)) uint64_t hak_descriptor_roots[DESCRIPTOR_ROOTS];
+HAK_AT_START __attribute__((used)) uint64_t hak_descriptor_roots[DESCRIPTOR_ROOTS];
 __attribute__((used)) const char hak_descriptor_version[DESCRIPTOR_VERSION_MAX] = HAKMEM_VERSION;
 
 #define FIELD(id, structure, member) \

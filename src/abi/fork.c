@@ -20,7 +20,7 @@
 #include "space/purge.h"
 #include "space/superslab.h"
 
-bool hak_fork_repair_due;
+HAK_AT_START bool hak_fork_repair_due;
 static bool was_threaded; /* there were other threads when fork was called, or there may have been */
 
 static void repair(struct lock *l, void (*rebuild)(void)) {

@@ -29,7 +29,7 @@ int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)
 #define pthread_atfork(prepare, parent, child) __register_atfork(prepare, parent, child, &__dso_handle)
 #endif
 
-static struct {
+HAK_AT_START static struct {
 	struct lock lock;         /* guards the making of what follows */
 	_Atomic bool ready;
 	bool settings_loaded;

@@ -19,6 +19,9 @@
 /* For large arrays and what small processes do not write to: the linker puts common symbols behind all other data,
    so that the small variables share a page or two. */
 #define HAK_LAST_IN_BSS __attribute__((common))
+/* For small variables that every process writes, or looks at, as it starts and ends: on the page of initialised data,
+   which it writes in any case, rather than on a page of zeros of their own. */
+#define HAK_AT_START __attribute__((section(".data")))
 #define HAK_EXPORT __attribute__((visibility("default")))
 /* Reads what others write without order, for a guess: race detectors are not to mind. */
 #define HAK_GUESS __attribute__((no_sanitize("thread")))

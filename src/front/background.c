@@ -15,7 +15,7 @@ enum {
 	WAIT_MOST = 100, /* ms that fork and exit wait: their caller may be in the way */
 };
 
-static struct {
+HAK_AT_START static struct {
 	_Atomic uint32_t state;
 	struct lock working;         /* held by the thread while it works or holds any other lock */
 	_Atomic(const void *) holder; /* the thread that forks and holds `working`: its hak_tcache */

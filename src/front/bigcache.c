@@ -37,8 +37,10 @@ static struct {
 	uint64_t evicted_ms;    /* when the allowance last forced a span out; 0: never */
 	uint64_t regret_ms;
 	uint32_t generation;    /* of this cache: bigcache_reset begins a new one */
-	size_t automatic_max;   /* bytes; 0: not asked yet; constant then */
 } cache;
+
+/* What the cache may keep where nobody says: bytes; 0: not asked yet; constant then. */
+HAK_AT_START static size_t automatic_max;
 
 struct lock *bigcache_lock(void) {
 	return &cache.lock;
@@ -271,7 +273,7 @@ HAK_EVERYDAY void bigcache_init(void) {
 	size_t memory = hak_settings.bigcache_max == BIGCACHE_AUTO ? os_memory() : 0;
 	if (hak_settings.limit != 0 && memory != 0)
 		memory = min_size(memory, hak_settings.limit);
-	cache.automatic_max = memory != 0 ? max_size(min_size(memory / 8, most), 1) : most;
+	automatic_max = memory != 0 ? max_size(min_size(memory / 8, most), 1) : most;
 }
 
 static size_t allowance(void) {
@@ -279,7 +281,7 @@ static size_t allowance(void) {
 		return 0;
 	size_t live = space_big() * GRANULE, max = hak_settings.bigcache_max;
 	if (max == BIGCACHE_AUTO)
-		max = max_size(FLOOR << REGRET_MAX, cache.automatic_max);
+		max = max_size(FLOOR << REGRET_MAX, automatic_max);
 	size_t most = max_size(FLOOR << cache.regret, min_size(live / 4 << cache.regret, live));
 	most = min_size(most, max) / GRANULE;
 	/* Relaxed: a hint. What pockets keep is kept of the same. */

@@ -10,7 +10,7 @@
 #include "os/lock.h"
 #include "os/os.h"
 
-static uint64_t descriptor;
+HAK_AT_START static uint64_t descriptor;
 
 /* Under `lock`, and static for the sake of signal handlers on small stacks. Nothing here is kept. */
 struct stats_work {
