@@ -5,7 +5,7 @@
 
 #include "base/compiler.h"
 
-/* Address of a function of the vDSO; NULL: there is no such function, or no vDSO. Changes nothing. */
+/* Address of a function of the vDSO; NULL: there is no such function, or no vDSO. Leaves errno alone. */
 void *vdso_find(const char *name);
 
 #endif

@@ -6,6 +6,7 @@
 #include "os/vdso.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/auxv.h>
 
@@ -71,8 +72,15 @@ static uint32_t count_symbols(const struct vdso *v) {
 	return v->hash != NULL ? v->hash[1] : count_by_gnu_hash(v->gnu_hash);
 }
 
-void *vdso_find(const char *name) {
+static const header *begin(void) {
+	int saved = errno; /* free may ask for the time, and libc would say ENOENT where there is no vDSO */
 	const header *h = (const void *)getauxval(AT_SYSINFO_EHDR);
+	errno = saved;
+	return h;
+}
+
+void *vdso_find(const char *name) {
+	const header *h = begin();
 	struct vdso v = { .bias = NULL };
 	if (h == NULL || !find_segments(&v, h) || !find_tables(&v))
 		return NULL;

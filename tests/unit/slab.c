@@ -261,7 +261,7 @@ int main(void)
 		cmocka_unit_test_setup(deleted_slab_dirty_as_far_as_carved, start_empty),
 		cmocka_unit_test_setup(descriptors_reused_also_after_rebuild, start_empty),
 		cmocka_unit_test_setup(guards_used_up_and_given_back_serve_again, start_empty),
-		cmocka_unit_test(slabs_of_mid_blocks_keep_clear_of_huge_pages),
+		cmocka_unit_test_setup(slabs_of_mid_blocks_keep_clear_of_huge_pages, start_empty),
 	};
 
 	return UNIT_RUN(tests);
