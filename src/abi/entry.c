@@ -148,7 +148,9 @@ HAK_NOINLINE static bool release_unseen(void *ptr, const void *caller) {
 	if (HAK_UNLIKELY(sample_has_blocks() || (h != NULL ? h->busy : hak_fork_repair_due)))
 		return false;
 	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
-	return e.tag == TAG_LARGE ? release_large(h, e.desc, ptr) : free_short(h, e, ptr, caller);
+	if (e.tag == TAG_LARGE)
+		return release_large(h, e.desc, ptr);
+	return h != NULL ? free_short(h, e, ptr, caller) : free_without_heap(e, ptr);
 }
 
 void entry_free_as(void *ptr, unsigned kind) {

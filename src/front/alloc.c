@@ -214,7 +214,13 @@ HAK_NOINLINE static bool free_to_outbox(struct heap *h, struct slab *s, uintptr_
 	return true;
 }
 
-HAK_NOINLINE static bool free_without_heap(struct slab *s, uintptr_t block) {
+bool free_without_heap(struct pagemap_entry e, void *ptr) {
+	uintptr_t block = (uintptr_t)ptr;
+	struct slab *s = e.desc;
+	if (e.tag == TAG_NONE || (e.tag & TAG_CODE_MASK) >= SC_CODE_END || secure_is_on())
+		return false;
+	if (!slab_has_own_block(s, block) || block_looks_free(block))
+		return false;
 	post_one(s, block);
 	return true;
 }
@@ -249,16 +255,16 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *c
 	uintptr_t addr = (uintptr_t)ptr;
 	struct slab *s = e.desc;
 	/* Its own, in a mosaic; and nobody has taken the thread's tag away to see what it frees. */
-	if (h != NULL && (e.tag ^ PAGEMAP_LOAD(&hak_tcache.tag)) == TAG_MOSAIC && !watch_is_due(h))
+	if ((e.tag ^ PAGEMAP_LOAD(&hak_tcache.tag)) == TAG_MOSAIC && !watch_is_due(h))
 		return free_in_mosaic(h, s, ptr);
 	if (!tag_is_slab(e.tag) || secure_is_on())
 		return false;
 	/* By the tag: the slab says so, too, but beside what other threads write. */
-	bool own = h != NULL && is_own(h, e.tag), mosaic = (e.tag & TAG_CODE_MASK) == TAG_MOSAIC;
+	bool own = is_own(h, e.tag), mosaic = (e.tag & TAG_CODE_MASK) == TAG_MOSAIC;
 	/* A watched thread's frees are counted by class. */
 	if (mosaic ? !own : own && h->is_watched)
 		return false;
-	if (h != NULL && !reuse_frees_unseen(h))
+	if (!reuse_frees_unseen(h))
 		return false;
 	if (mosaic)
 		return free_in_mosaic(h, s, ptr);
@@ -266,8 +272,6 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *c
 		return false;
 	if (own)
 		return free_beyond(h, s->sc, ptr, caller);
-	if (h == NULL)
-		return free_without_heap(s, addr);
 	/* Before the outbox is looked at: a fork child may return into this after it has used it. */
 	heap_enter(h);
 	struct outbox_slot *slot = outbox_slot_of(&h->outbox, s);

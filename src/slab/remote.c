@@ -48,16 +48,16 @@ void remote_route(struct slab *s) {
 	}
 }
 
-void remote_post(struct slab *s, const struct batch *b) {
-	HAK_PROBE2(remote_post, s->base, b->count);
+void remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned count) {
+	HAK_PROBE2(remote_post, s->base, count);
 	/* Relaxed: the exchange below settles it. */
 	uint64_t old = atomic_load_explicit(&s->remote, memory_order_relaxed), new;
 	do {
 		uintptr_t next = remote_first(old);
 		unsigned n = remote_count(old);
-		block_set_link(b->last, next != 0 ? link_encode(next) : slab_end(s));
-		n = remote_is_published(old) ? n - b->count : n + b->count;
-		new = remote_pack(b->first, n, (old & REMOTE_PUBLISHED) | REMOTE_QUEUED);
+		block_set_link(last, next != 0 ? link_encode(next) : slab_end(s));
+		n = remote_is_published(old) ? n - count : n + count;
+		new = remote_pack(first, n, (old & REMOTE_PUBLISHED) | REMOTE_QUEUED);
 		/* Release: the links and whatever the program wrote before it freed the blocks. Acquire:
 		   whoever brings the last block deletes the slab after all others are done with it. */
 	} while (!atomic_compare_exchange_weak_explicit(&s->remote, &old, new, memory_order_acq_rel,

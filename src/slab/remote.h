@@ -66,7 +66,10 @@ HAK_INLINE bool remote_has_blocks(const struct slab *s) {
 }
 
 /* Hands a batch to the slab's owner, or to the pool if it has none. Any thread. */
-void remote_post(struct slab *s, const struct batch *b);
+void remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned count);
+HAK_INLINE void remote_post(struct slab *s, const struct batch *b) {
+	remote_post_list(s, b->first, b->last, b->count);
+}
 
 /* Puts a slab whose router we are where it belongs. */
 void remote_route(struct slab *s);
