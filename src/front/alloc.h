@@ -35,7 +35,7 @@ bool free_block(struct heap *h, void *ptr);
 /* Likewise, the short ways of another owner's block, of one in a mosaic and of one whose bin is full, while nobody
    wants to see what is freed. `h`: the thread's; `e`: of its granule. False: nothing has been done. */
 bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *caller);
-/* Of a thread that has no heap: it has allocated nothing, and frees what others gave it. */
+/* Of a thread that has no heap, not yet or no more: what it frees is of others. */
 bool free_without_heap(struct pagemap_entry e, void *ptr);
 
 /* Brings a small block of slab `s`, which the program has freed, to a bin or its owner. */
