@@ -174,8 +174,7 @@ bool block_is_locked_heaps(struct slab *s) {
 }
 
 static void post_one(struct slab *s, uintptr_t block) {
-	struct batch one = { .first = block, .last = block, .count = 1 };
-	remote_post(s, &one);
+	remote_post_list(s, block, block, 1);
 }
 
 static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
@@ -217,7 +216,7 @@ HAK_NOINLINE static bool free_to_outbox(struct heap *h, struct slab *s, uintptr_
 bool free_without_heap(struct pagemap_entry e, void *ptr) {
 	uintptr_t block = (uintptr_t)ptr;
 	struct slab *s = e.desc;
-	if (e.tag == TAG_NONE || (e.tag & TAG_CODE_MASK) >= SC_CODE_END || secure_is_on())
+	if (!tag_is_plain_slab(e.tag) || secure_is_on())
 		return false;
 	if (!slab_has_own_block(s, block) || block_looks_free(block))
 		return false;

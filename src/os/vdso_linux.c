@@ -72,7 +72,7 @@ static uint32_t count_symbols(const struct vdso *v) {
 	return v->hash != NULL ? v->hash[1] : count_by_gnu_hash(v->gnu_hash);
 }
 
-static const header *begin(void) {
+static const header *elf_header(void) {
 	int saved = errno; /* free may ask for the time, and libc would say ENOENT where there is no vDSO */
 	const header *h = (const void *)getauxval(AT_SYSINFO_EHDR);
 	errno = saved;
@@ -80,7 +80,7 @@ static const header *begin(void) {
 }
 
 void *vdso_find(const char *name) {
-	const header *h = begin();
+	const header *h = elf_header();
 	struct vdso v = { .bias = NULL };
 	if (h == NULL || !find_segments(&v, h) || !find_tables(&v))
 		return NULL;

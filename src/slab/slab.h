@@ -139,10 +139,12 @@ void slab_forget(struct slab *s);
 /* Says in the page map whose slab it is: `owner_tag` is a heap's tag, 0 for nobody. */
 void slab_set_tag(struct slab *s, uint32_t owner_tag);
 
-/* Is this the tag of a slab, of whomever? */
+/* Is this the tag of a slab, of whomever? Plain: of one that is no mosaic. */
+HAK_INLINE bool tag_is_plain_slab(uint32_t tag) {
+	return tag != TAG_NONE && (tag & TAG_CODE_MASK) < SC_CODE_END;
+}
 HAK_INLINE bool tag_is_slab(uint32_t tag) {
-	uint32_t code = tag & TAG_CODE_MASK;
-	return tag != TAG_NONE && (code < SC_CODE_END || code == TAG_MOSAIC);
+	return tag_is_plain_slab(tag) || (tag & TAG_CODE_MASK) == TAG_MOSAIC;
 }
 
 HAK_INLINE struct mosaic *slab_mosaic(const struct slab *s) {
