@@ -8,7 +8,7 @@
 #include "space/meta.h"
 
 struct large_queue {
-	size_t bytes, most;
+	size_t bytes;
 	uint32_t oldest, count;
 	struct large *queue[LARGE_BLOCKS];
 };
@@ -17,7 +17,7 @@ struct large_queue {
 static struct {
 	struct lock lock;
 	struct large_queue shut, zeroed;
-} larges = { .shut.most = LARGE_BYTES, .zeroed.most = ZEROED_BYTES };
+} larges;
 
 struct quarantine *quarantine_new(void) {
 	return meta_alloc(sizeof(struct quarantine));
@@ -161,11 +161,13 @@ void quarantine_add_large(struct large *l) {
 		large_dispose(l);
 		return;
 	}
-	struct large_queue *q = quarantine_zeroes(l) ? &larges.zeroed : &larges.shut;
-	l->is_shut = q == &larges.shut && os_protect(l->span.base, l->usable, false);
+	bool zeroes = quarantine_zeroes(l);
+	struct large_queue *q = zeroes ? &larges.zeroed : &larges.shut;
+	size_t most = zeroes ? ZEROED_BYTES : LARGE_BYTES;
+	l->is_shut = !zeroes && os_protect(l->span.base, l->usable, false);
 	lock_acquire(&larges.lock);
 	q->bytes += bytes;
-	while (q->count > 0 && (q->count == LARGE_BLOCKS || q->bytes > q->most)) {
+	while (q->count > 0 && (q->count == LARGE_BLOCKS || q->bytes > most)) {
 		struct large *old = take_oldest_large_locked(q);
 		lock_release(&larges.lock);
 		let_go_large(old);
