@@ -22,6 +22,9 @@
 /* For small variables that every process writes, or looks at, as it starts and ends: on the page of initialised data,
    which it writes in any case, rather than on a page of zeros of their own. */
 #define HAK_AT_START __attribute__((section(".data")))
+/* For a table whose last words alone hold an address. GNU ld puts this section before all that the loader writes to:
+   a page of the table remains the file's. Other linkers may not know it as one to be read-only in the end. */
+#define HAK_FIRST_IN_RELRO __attribute__((section(".exception_ranges")))
 #define HAK_EXPORT __attribute__((visibility("default")))
 /* Reads what others write without order, for a guess: race detectors are not to mind. */
 #define HAK_GUESS __attribute__((no_sanitize("thread")))

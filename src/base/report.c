@@ -48,16 +48,18 @@ void line_begin(struct line *l) {
 	line_str(l, "hakmem: ");
 }
 
+const char *report_file_name(const char *path) {
+	const char *slash = memrchr(path, '/', strlen(path)); /* strrchr would be one more for each start to look up */
+	return slash != NULL ? slash + 1 : path;
+}
+
 /* libc knows it once its own constructor has run. */
 const char *report_program(void) {
 	const char *name = program_invocation_short_name;
 	if (name != NULL && name[0] != '\0')
 		return name;
 	name = (const char *)getauxval(AT_EXECFN);
-	if (name == NULL)
-		return "?";
-	const char *slash = strrchr(name, '/');
-	return slash != NULL ? slash + 1 : name;
+	return name != NULL ? report_file_name(name) : "?";
 }
 
 static void line_pattern(struct line *l, const char *pattern) {

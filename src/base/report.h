@@ -24,6 +24,8 @@ void line_ptr(struct line *l, const void *p);
 
 /* `pattern` with %p replaced by the id of the process, %e by the name of the program. False: does not fit. */
 bool report_path(char *path, size_t size, const char *pattern);
+/* What follows the last '/'. */
+const char *report_file_name(const char *path);
 /* The program's name; never NULL. */
 const char *report_program(void);
 

@@ -73,7 +73,6 @@ static void handle(int number, siginfo_t *info, void *context) {
 void fault_watch(void) {
 	struct sigaction ours = { .sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER };
 	struct sigaction old;
-	sigemptyset(&ours.sa_mask);
 	if (sigaction(SIGSEGV, NULL, &old) != 0 || old.sa_sigaction == handle)
 		return;
 	before = old;

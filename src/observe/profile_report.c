@@ -52,11 +52,11 @@ static void line_frame(struct line *l, uintptr_t frame, const void **modulep) {
 		line_ptr(l, at);
 		return;
 	}
-	const char *file = info.dli_fname != NULL ? info.dli_fname : "?", *slash = strrchr(file, '/');
+	const char *file = info.dli_fname != NULL ? info.dli_fname : "?";
 	/* Names of C++ are so long that the callers would be cut off. */
 	bool named = info.dli_sname != NULL && strlen(info.dli_sname) <= NAME_SHOWN;
 	if (named || info.dli_fbase != *modulep)
-		line_str(l, named ? info.dli_sname : slash != NULL ? slash + 1 : file);
+		line_str(l, named ? info.dli_sname : report_file_name(file));
 	*modulep = named ? NULL : info.dli_fbase;
 	line_str(l, "+");
 	line_ptr(l, (const void *)((uintptr_t)at - (uintptr_t)(named ? info.dli_saddr : info.dli_fbase)));
