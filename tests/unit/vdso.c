@@ -75,7 +75,7 @@ static void clock_found_tells_time(void **state)
 	if (clock == NULL)
 		*(void **)&clock = vdso_find("__kernel_clock_gettime");
 	if (getauxval(AT_SYSINFO_EHDR) == 0)
-		return; /* there is none here (no skip(): cmocka 1.1 prints that as a failure) */
+		skip();
 	assert_non_null(clock);
 	assert_int_equal(clock(CLOCK_MONOTONIC_COARSE, &ts), 0);
 	assert_in_range((uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000, before, ms_of_system());
