@@ -139,6 +139,8 @@ void slab_forget(struct slab *s);
 /* Says in the page map whose slab it is: `owner_tag` is a heap's tag, 0 for nobody. */
 void slab_set_tag(struct slab *s, uint32_t owner_tag);
 
+static_assert((int)SC_CODE_END <= (int)TAG_MOSAIC, "other codes lie above those of classes");
+
 /* Is this the tag of a slab, of whomever? Plain: of one that is no mosaic. */
 HAK_INLINE bool tag_is_plain_slab(uint32_t tag) {
 	return tag != TAG_NONE && (tag & TAG_CODE_MASK) < SC_CODE_END;

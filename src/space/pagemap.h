@@ -45,17 +45,16 @@
 /* Codes above every class code; owner 0. */
 enum tag_code {
 	TAG_NONE = 0,
-	TAG_MOSAIC = 0x390,      /* a slab with a mosaic (slab/mosaic.h); the one code here that goes with an
-	                            owner */
-	TAG_FREE = 0x3f0,        /* a granule of ours that holds nothing; descriptor: the size, as a number,
-	                            of the blocks it held last, or 0 */
-	TAG_GUARDED = 0x380,     /* a block between guard pages (front/guard.h); descriptor: struct guarded */
-	TAG_NURSERY = 0x3c0,     /* blocks of mixed classes; front/nursery.h */
-	TAG_LARGE = 0x3e0,       /* a large block; descriptor: struct large */
-	TAG_LARGE_FREED = 0x3d0, /* a large block began here that was freed, and the memory is still ours;
-	                            descriptor: its usable size, as a number */
-	TAG_LARGE_CACHED = 0x3a0, /* in BigCache; descriptor: struct large */
-	TAG_LARGE_GONE = 0x3b0,  /* likewise, but unmapped: may be somebody else's memory by now */
+	TAG_MOSAIC = 0x3f0, /* a slab with a mosaic (slab/mosaic.h); the one code here that goes with an owner */
+	TAG_FREE,           /* a granule of ours that holds nothing; descriptor: the size, as a number, of the blocks
+	                       it held last, or 0 */
+	TAG_GUARDED,        /* a block between guard pages (front/guard.h); descriptor: struct guarded */
+	TAG_NURSERY,        /* blocks of mixed classes; front/nursery.h */
+	TAG_LARGE,          /* a large block; descriptor: struct large */
+	TAG_LARGE_FREED,    /* a large block began here that was freed, and the memory is still ours; descriptor: its
+	                       usable size, as a number */
+	TAG_LARGE_CACHED,   /* in BigCache; descriptor: struct large */
+	TAG_LARGE_GONE,     /* likewise, but unmapped: may be somebody else's memory by now */
 };
 
 #define PAGEMAP_GUARD ((size_t)32 << 10) /* holds a page of up to 16 KiB, wherever it begins */
