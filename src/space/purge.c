@@ -11,7 +11,8 @@
 enum {
 	CLOCK_EVERY = 64,   /* span frees between two looks at the clock */
 	REGRET_MAX = 3,     /* from the floor to the ceiling */
-	BACKOFF = 1000,     /* ms without purging after the system refused one */
+	BACKOFF = 1000,     /* ms until what the system refused is tried again */
+	REFUSALS_MOST = 64, /* SuperSlabs of which it took nothing, one after the other */
 };
 
 /* Under the space lock. */
@@ -21,7 +22,9 @@ static struct {
 	uint64_t now_ms;      /* as of the last look */
 	unsigned regret;
 	uint64_t regret_ms;   /* when regret last changed */
-	uint64_t refused_ms;  /* when the system last refused; 0: never */
+	uint64_t refused_ms;  /* when the system last refused all; 0: never */
+	size_t stuck;         /* dirty granules that it refused, as locked pages are */
+	uint64_t stuck_ms;    /* when */
 	bool purging;         /* one purger at a time: others go on without waiting */
 	/* What the purger takes away from the free granules, or has while it drops the lock. NULL: nothing. A fork child
 	   may find it between any two stores. */
@@ -48,6 +51,8 @@ static void look_at_clock(void) {
 		purge.regret--;
 		purge.regret_ms = purge.now_ms;
 	}
+	if (purge.now_ms - purge.stuck_ms >= BACKOFF)
+		purge.stuck = 0;
 }
 
 void purge_enqueue(struct superslab *ss) {
@@ -75,6 +80,7 @@ void purge_forget(struct superslab *ss) {
 
 void purge_reset(void) {
 	purge.queue = (struct queue){ 0 };
+	purge.stuck = 0;
 }
 
 void purge_after_fork(bool purger_is_gone) {
@@ -132,21 +138,27 @@ static void log_purge(const struct superslab *ss, size_t bytes, const char *outc
 	os_say(&l);
 }
 
-/* Purges granules, a run of neighbours by a call; without the lock. Those that the system took. */
+/* Purges granules, a run of neighbours by a call, or one by one if a page among them is refused; without the lock.
+   Those that the system took. */
 static uint32_t purge_granules(const struct superslab *ss, uint32_t mask, size_t *callsp) {
-	uint32_t clean = 0;
+	uint32_t clean = 0, single = 0;
 	for (*callsp = 0; mask != 0; (*callsp)++) {
-		unsigned first = (unsigned)__builtin_ctz(mask), run = trailing_ones32(mask >> first);
+		unsigned first = (unsigned)__builtin_ctz(mask);
+		unsigned run = (single >> first & 1) != 0 ? 1 : trailing_ones32(mask >> first);
 		uint32_t part = low_mask32(run) << first;
-		mask &= ~part;
-		if (os_purge((void *)(ss->base + first * GRANULE), run * GRANULE))
+		bool done = os_purge((void *)(ss->base + first * GRANULE), run * GRANULE);
+		if (done)
 			clean |= part;
+		if (done || run == 1)
+			mask &= ~part;
+		else
+			single |= part;
 	}
 	return clean;
 }
 
-/* Purges the dirty granules of one SuperSlab. The lock is dropped meanwhile. */
-static bool purge_superslab(struct superslab *ss) {
+/* Purges the dirty granules of one SuperSlab; adds what the system took and refused. The lock is dropped meanwhile. */
+static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refusedp) {
 	uint32_t mask = dirty_mask(ss);
 	purge.taken_from = NULL; /* in a fork child it may be what a purger had that is gone */
 	atomic_signal_fence(memory_order_seq_cst);
@@ -174,19 +186,18 @@ static bool purge_superslab(struct superslab *ss) {
 	superslab_put(ss, mask, mask & ~clean);
 	atomic_signal_fence(memory_order_seq_cst);
 	purge.taken_from = NULL;
-	if (clean == mask)
-		return true;
-	purge.refused_ms = purge.now_ms != 0 ? purge.now_ms : 1;
-	return false;
+	*takenp += count_ones32(clean);
+	*refusedp += count_ones32(mask & ~clean);
+	return true;
 }
 
 /* Purges from the head of the queue while there is more than `keep` dirty, or what has been dirty
    since before `before_ms`. */
 static bool purge_until(size_t keep, uint64_t before_ms) {
-	bool any = false;
+	size_t taken = 0, refused = 0, refusals = 0, left;
 	purge.purging = true;
 	/* A SuperSlab that is refilled while it is purged joins the queue's end: bound the walk. */
-	for (size_t left = purge.queue.count; left > 0 && purge.queue.first != NULL; left--) {
+	for (left = purge.queue.count; left > 0 && purge.queue.first != NULL; left--) {
 		struct superslab *ss = of_queue_node(purge.queue.first);
 		if (hak_space.dirty <= keep && ss->dirty_ms >= before_ms)
 			break;
@@ -194,12 +205,17 @@ static bool purge_until(size_t keep, uint64_t before_ms) {
 			dequeue(ss);
 			continue;
 		}
-		if (!purge_superslab(ss))
+		if (!purge_superslab(ss, &taken, &refused) || (taken == 0 && ++refusals == REFUSALS_MOST))
 			break;
-		any = true;
 	}
 	purge.purging = false;
-	return any;
+	if (refused != 0 || left == 0 || purge.queue.first == NULL) {
+		purge.stuck = refused;
+		purge.stuck_ms = purge.now_ms;
+	}
+	if (refused != 0 && taken == 0) /* it may never take any, as in a sandbox */
+		purge.refused_ms = purge.now_ms != 0 ? purge.now_ms : 1;
+	return taken != 0;
 }
 
 static void apply_age(void) {
@@ -221,7 +237,8 @@ void purge_note_burst(void) {
 }
 
 static void purge_excess_locked(void) {
-	size_t allowed = allowance();
+	/* What the system refused is no reason to keep nothing else. */
+	size_t allowed = allowance() + min_size(purge.stuck, hak_space.dirty);
 	if (hak_space.dirty <= allowed || !may_purge())
 		return;
 	purge_note_burst();

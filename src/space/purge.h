@@ -9,6 +9,8 @@
  * memory again that was purged less than a second ago doubles it, as long as live and dirty memory
  * together stay below PURGE_CEILING; a quiet second halves it.
  *
+ * What the system refuses to take, as it does locked pages, is passed over, and tried again a second later.
+ *
  * No madvise at all in a heap smaller than PURGE_HEAP, unless the program asks for memory to be given back:
  * small processes run in sandboxes that forbid it.
  *

@@ -3,6 +3,7 @@
 #include "space/purge.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/bits.h"
 #include "base/settings.h"
@@ -127,6 +128,27 @@ static void much_dirty_memory_is_purged_at_once(void **state)
 	assert_true(hak_space.purged > purged);
 }
 
+/* Locked pages, here one in each of two SuperSlabs. The rest goes all the same, and what was refused is no reason to
+   purge more than usual. */
+static void what_the_system_refuses_is_passed_over(void **state)
+{
+	enum { FIRST = 0, SECOND = 20, LOCKED = 2 };
+
+	forget_regret();
+	take(0, MANY);
+	if (mlock(spans[FIRST].base, 1) != 0 || mlock(spans[SECOND].base, 1) != 0)
+		skip();
+	give_back(0, MANY);
+	assert_true(hak_space.dirty <= FLOOR + LOCKED);
+	assert_true(hak_space.dirty > FLOOR / 2);
+	assert_true(purge_all(GRANULE)); /* to keep nothing would unmap the SuperSlabs */
+	assert_int_equal(hak_space.dirty, LOCKED);
+	munlock(spans[FIRST].base, 1);
+	munlock(spans[SECOND].base, 1);
+	assert_true(purge_all(0));
+	assert_int_equal(hak_space.dirty, 0);
+}
+
 static void dirty_memory_may_follow_live(void **state)
 {
 	size_t purged = hak_space.purged;
@@ -197,6 +219,7 @@ int main(void)
 		cmocka_unit_test_setup(old_dirty_memory_is_purged, start_empty),
 		cmocka_unit_test_setup(fresh_dirty_memory_after_quiet_time_is_kept, start_empty),
 		cmocka_unit_test_setup(much_dirty_memory_is_purged_at_once, start_empty),
+		cmocka_unit_test_setup(what_the_system_refuses_is_passed_over, start_empty),
 		cmocka_unit_test_setup(dirty_memory_may_follow_live, start_empty),
 		cmocka_unit_test_setup(purged_memory_reads_zero, start_empty),
 		cmocka_unit_test_setup(reuse_of_purged_memory_is_regretted, start_empty),
