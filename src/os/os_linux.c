@@ -110,18 +110,31 @@ static void uncharge(size_t size) {
 	atomic_fetch_sub_explicit(&mapped, size, memory_order_relaxed);
 }
 
-/* Counts `size` bytes more, unless that makes too many even when `soon_gone` of them are not looked at. */
+/* Counts `size` bytes more, unless that makes too many even when `soon_gone` of them are not looked at: then it
+   counts nothing even for a moment, in which other threads' requests would fail, too. */
 static bool charge(size_t size, size_t soon_gone) {
-	size_t now = atomic_fetch_add_explicit(&mapped, size, memory_order_relaxed) + size;
-	if (hak_settings.limit == 0 || now <= hak_settings.limit || now - hak_settings.limit <= soon_gone) {
-		/* Racing threads may miss a peak by what they map at once. */
-		if (now > __atomic_load_n(&os_counters.mapped_most, __ATOMIC_RELAXED))
-			__atomic_store_n(&os_counters.mapped_most, now, __ATOMIC_RELAXED);
-		return true;
+	size_t now = atomic_load_explicit(&mapped, memory_order_relaxed), limit = hak_settings.limit;
+	do {
+		if (limit != 0 && now + size > limit && now + size - limit > soon_gone) {
+			HAK_PROBE1(limit_hit, size);
+			return false;
+		}
+	} while (!atomic_compare_exchange_weak_explicit(&mapped, &now, now + size, memory_order_relaxed,
+	                                                memory_order_relaxed));
+	return true;
+}
+
+/* What became of `size` bytes that were charged. */
+static bool settle_charge(size_t size, bool done) {
+	if (!done) {
+		uncharge(size);
+		return false;
 	}
-	uncharge(size);
-	HAK_PROBE1(limit_hit, size);
-	return false;
+	/* Racing threads may miss a peak by what they map at once. */
+	size_t now = atomic_load_explicit(&mapped, memory_order_relaxed);
+	if (now > __atomic_load_n(&os_counters.mapped_most, __ATOMIC_RELAXED))
+		__atomic_store_n(&os_counters.mapped_most, now, __ATOMIC_RELAXED);
+	return true;
 }
 
 size_t os_mapped(void) {
@@ -248,18 +261,14 @@ void *os_map(void *hint, size_t size) {
 	if (!charge(size, 0))
 		return NULL;
 	void *p = map(hint, size);
-	if (p == NULL)
-		uncharge(size);
-	return p;
+	return settle_charge(size, p != NULL) ? p : NULL;
 }
 
 void *os_map_target(size_t size, size_t align, size_t old_size) {
 	if (!charge(size, old_size))
 		return NULL;
 	void *p = map_aligned(size, align);
-	if (p == NULL)
-		uncharge(size);
-	return p;
+	return settle_charge(size, p != NULL) ? p : NULL;
 }
 
 void *os_map_aligned(size_t size, size_t align) {

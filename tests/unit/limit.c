@@ -40,9 +40,12 @@ static void mapped_any_call_counted(void **state)
 
 static void mapped_refused_by_system_not_counted(void **state)
 {
+	uint64_t most = os_counters.mapped_most;
+
 	assert_null(os_map(NULL, (size_t)PTRDIFF_MAX & ~(size_t)(GRANULE - 1)));
 	assert_null(os_map_aligned((size_t)1 << 62, GRANULE));
 	assert_int_equal(os_mapped(), before);
+	assert_int_equal(os_counters.mapped_most, most);
 }
 
 static void limit_passed_refused(void **state)
@@ -151,6 +154,25 @@ static void limit_contended_balances(void **state)
 	hak_settings.limit = 0;
 }
 
+/* Nor does a request that is too large make others fail that are not. */
+static void ask_too_much_or_little(unsigned index)
+{
+	for (int round = 0; round < 20000; round++)
+		if (index == 0) {
+			CHECK(os_map(NULL, 4 * MANY * GRANULE) == NULL);
+		} else {
+			char *p = os_map(NULL, GRANULE);
+			CHECK(p != NULL && os_unmap(p, GRANULE));
+		}
+}
+
+static void limit_passed_by_one_kept_by_others(void **state)
+{
+	hak_settings.limit = before + MANY * GRANULE;
+	run_threads(3, ask_too_much_or_little);
+	hak_settings.limit = 0;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, note_mapped, lift_limit)
 
 int main(void)
@@ -162,6 +184,7 @@ int main(void)
 		TEST(limit_passed_by_what_moves),
 		TEST(move_refused_leaves_both_counted),
 		TEST(limit_contended_balances),
+		TEST(limit_passed_by_one_kept_by_others),
 		TEST(unmapped_addresses_used_again),
 	};
 
