@@ -223,7 +223,7 @@ struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool
 	if (l == NULL)
 		return NULL;
 	l->kind = KIND_MALLOC;
-	l->is_shut = l->is_breached = false;
+	l->is_shut = l->is_breached = l->is_fixed = false;
 	l->heap = NULL;
 	*zerop = l->span.zero;
 	large_start(l, size, usable);
@@ -341,7 +341,9 @@ static bool resize_big(struct large *l, size_t granules) {
 			return true;
 		}
 	} else {
-		if (!os_resize((void *)base_of(l), old << GRANULE_SHIFT, granules << GRANULE_SHIFT))
+		enum os_growth growth = os_grow((void *)base_of(l), old << GRANULE_SHIFT, granules << GRANULE_SHIFT);
+		l->is_fixed = growth == GROWTH_REFUSED;
+		if (growth != GROWTH_DONE)
 			return false;
 		if (!pagemap_cover(end, granules - old)) {
 			os_unmap((void *)end, (granules - old) << GRANULE_SHIFT);
@@ -387,7 +389,7 @@ bool large_resize(struct large *l, size_t size) {
 
 bool large_move(struct large *l, size_t size) {
 	size_t usable = large_good_size(size);
-	if (usable == 0 || !is_big(l) || l->guard != 0)
+	if (usable == 0 || !is_big(l) || l->guard != 0 || l->is_fixed)
 		return false;
 	size_t old = l->span.granules, granules = large_span_granules(usable);
 	/* Where much is new, copying into memory that is there costs less than its page faults. */

@@ -76,8 +76,10 @@ bool os_map_apart(void *addr, size_t size);
 /* Makes the pages resident; what they hold stays. Other threads may be using them. */
 void os_populate(void *addr, size_t size);
 
-/* Grows or shrinks a mapping in place. False: unchanged. */
-bool os_resize(void *addr, size_t old_size, size_t new_size);
+/* Grows a mapping in place. Not done: unchanged; refused: the system would not move it, either (its pages are locked
+   in part, or advised about in part). */
+enum os_growth { GROWTH_DONE, GROWTH_NO_ROOM, GROWTH_REFUSED };
+enum os_growth os_grow(void *addr, size_t old_size, size_t new_size);
 
 /* Moves the pages of a mapping, without copying, to `target`, which is a mapping of `new_size` that
    is replaced. On failure the old mapping is unchanged; `target` is, too, or (MOVE_TARGET_LOST) the

@@ -324,19 +324,24 @@ void os_populate(void *addr, size_t size) {
 		__atomic_fetch_or(page, 0, __ATOMIC_RELAXED);
 }
 
-bool os_resize(void *addr, size_t old_size, size_t new_size) {
-	size_t more = new_size > old_size ? new_size - old_size : 0;
-	if (!charge(more, 0))
-		return false;
+enum os_growth os_grow(void *addr, size_t old_size, size_t new_size) {
+	if (!charge(new_size - old_size, 0))
+		return GROWTH_NO_ROOM;
 	COUNT_CALL(mremap);
 	kernel_orders();
-	bool done = !failed(raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size, 0, 0, 0));
+	long ret = raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size, 0, 0, 0);
 	kernel_orders();
-	uncharge(!done ? more : new_size < old_size ? old_size - new_size : 0);
-	return done;
+	if (settle_charge(new_size - old_size, !failed(ret)))
+		return GROWTH_DONE;
+	return ret == -ENOMEM ? GROWTH_NO_ROOM : GROWTH_REFUSED;
 }
 
 enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
+	/* Whether the target was unmapped before the call failed depends on the kernel and the error. It cannot be asked
+	   for: the addresses may be another thread's by then. So one may be lost, and no more. */
+	static atomic_bool has_lost; /* relaxed: two threads at once may lose two */
+	if (atomic_load_explicit(&has_lost, memory_order_relaxed))
+		return MOVE_REFUSED;
 	COUNT_CALL(mremap);
 	kernel_orders();
 	long ret = raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size,
@@ -349,6 +354,7 @@ enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *
 	/* These are found out before the kernel makes room at the target. */
 	if (ret == -EPERM || ret == -ENOSYS || ret == -EINVAL)
 		return MOVE_REFUSED;
+	atomic_store_explicit(&has_lost, true, memory_order_relaxed);
 	uncharge(new_size);
 	return MOVE_TARGET_LOST;
 }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -129,6 +130,28 @@ static void realloc_zero_size_frees(void **state)
 	assert_true(mapped_bytes() < before + 128 * MIB); /* 400 MB if they leaked */
 }
 
+/* Advice about some of its pages makes a block several mappings, which the system does not move as one. */
+static void realloc_of_advised_pages_contents_kept_address_space_too(void **state)
+{
+	enum { ROUNDS = 60, SIZE = 8 * MIB };
+	size_t before = mapped_bytes();
+
+	for (int i = 0; i < ROUNDS; i++) {
+		char *block = malloc(SIZE), *old = block;
+		assert_non_null(block);
+		fill(block, SIZE, 1);
+		uintptr_t page = ((uintptr_t)block + 3 * MIB) & ~(uintptr_t)0xffff;
+		assert_int_equal(madvise((void *)page, MIB, MADV_DONTDUMP), 0);
+		block = realloc(block, 4 * SIZE);
+		assert_non_null(block);
+		assert_true(is_filled(block, SIZE, 1));
+		if (block == old)
+			madvise((void *)page, MIB, MADV_DODUMP);
+		free(block);
+	}
+	assert_true(mapped_bytes() < before + 500 * MIB); /* 2 GiB if each left one mapped */
+}
+
 static void reallocarray_product_usable_and_kept(void **state)
 {
 	unsigned char *block = reallocarray(NULL, 10, 100);
@@ -211,6 +234,7 @@ int main(void)
 		cmocka_unit_test(realloc_to_usable_size_stays),
 		cmocka_unit_test(realloc_null_gives_block),
 		cmocka_unit_test(realloc_zero_size_frees),
+		cmocka_unit_test(realloc_of_advised_pages_contents_kept_address_space_too),
 		cmocka_unit_test(reallocarray_product_usable_and_kept),
 		cmocka_unit_test(realloc_by_other_thread_than_owner_contents_kept),
 		cmocka_unit_test(realloc_random_walk_contents_kept),
