@@ -208,9 +208,14 @@ static size_t size_of_small(const void *ptr) {
 
 /* A new block with the contents of the old one. A block that cannot shrink stays. */
 static void *realloc_copy(void *ptr, size_t old, size_t size) {
+	int saved = errno;
 	void *p = entry_malloc(size);
-	if (p == NULL)
-		return size <= old && block_resize(ptr, size, true) ? ptr : NULL;
+	if (p == NULL) {
+		if (size > old || !block_resize(ptr, size, true))
+			return NULL;
+		errno = saved;
+		return ptr;
+	}
 	memcpy(p, ptr, min_size(old, size));
 	entry_release(ptr);
 	return p;

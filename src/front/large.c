@@ -208,7 +208,7 @@ static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align)
 	if (l == NULL && (guard != 0 || granules != large_granules(size)))
 		l = map_big(size, large_granules(size), align, 0);
 	if (l == NULL)
-		return NULL;
+		return align <= GRANULE && large_granules(size) <= SUPERSLAB_GRANULES ? alloc_in_superslab(pocket, size) : NULL;
 	count_big((ptrdiff_t)l->span.granules);
 	purge_excess();
 	return l;

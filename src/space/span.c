@@ -58,16 +58,21 @@ static void settle(struct superslab *ss) {
 	log_superslab(ss, " made resident", bytes);
 }
 
+HAK_NOINLINE static struct superslab *take_locked(size_t granules, enum span_use use, unsigned *firstp, bool *zerop, bool *grownp) {
+	struct superslab *ss = superslab_take(granules, use, firstp, zerop);
+	*grownp = ss == NULL && superslab_grow(use);
+	return *grownp ? superslab_take(granules, use, firstp, zerop) : ss;
+}
+
 bool span_alloc(size_t granules, enum span_use use, struct span *span) {
 	if (!hak_settings.use_superslab)
 		return alloc_alone(granules, span);
 	unsigned first;
-	bool zero;
+	bool zero, grown;
 	space_acquire();
-	struct superslab *ss = superslab_take(granules, use, &first, &zero);
-	bool grown = ss == NULL && superslab_grow(use);
-	if (grown)
-		ss = superslab_take(granules, use, &first, &zero);
+	struct superslab *ss = take_locked(granules, use, &first, &zero, &grown);
+	if (ss == NULL && use == SPAN_ROOMY) /* rather among huge pages than not at all */
+		ss = take_locked(granules, SPAN_DENSE, &first, &zero, &grown);
 	lock_release(space_lock());
 	if (ss == NULL)
 		return false;

@@ -208,6 +208,15 @@ static void *exhaust(size_t size, size_t *totalp)
 	return list;
 }
 
+static void list_free(void *list)
+{
+	while (list) {
+		void *next = *(void **)list;
+		free(list);
+		list = next;
+	}
+}
+
 static void address_space_exhausted_enomem_then_full_service(void **state)
 {
 	for (size_t size = 64; size <= 4 * MIB; size *= 16) {
@@ -215,11 +224,7 @@ static void address_space_exhausted_enomem_then_full_service(void **state)
 		rlim_t before = limit_address_space(64 * MIB);
 		void *list = exhaust(size, &total);
 		int last_errno = errno;
-		while (list) {
-			void *next = *(void **)list;
-			free(list);
-			list = next;
-		}
+		list_free(list);
 		void *again = malloc(size);
 		restore_address_space(before);
 		assert_int_equal(last_errno, ENOMEM);
@@ -230,6 +235,51 @@ static void address_space_exhausted_enomem_then_full_service(void **state)
 		assert_non_null(large);
 		free(large);
 	}
+}
+
+/* A block that shrinks where it is, since there is no room for a smaller one. */
+static void address_space_exhausted_shrinking_keeps_errno(void **state)
+{
+	size_t total = 0;
+	char *block = malloc(30000);
+
+	assert_non_null(block);
+	fill(block, 100, 1);
+	rlim_t before = limit_address_space(32 * MIB);
+	void *list = exhaust(100, &total);
+	errno = ODD_ERRNO;
+	block = realloc(block, 100);
+	int last_errno = errno;
+	restore_address_space(before);
+	list_free(list);
+	assert_true(block && is_filled(block, 100, 1));
+	assert_int_equal(last_errno, ODD_ERRNO);
+	free(block);
+}
+
+/* Large blocks where small ones were, of which a few are left. */
+static void address_space_exhausted_large_blocks_among_small_ones(void **state)
+{
+	enum { KEPT_EVERY = 1500 };
+	size_t total = 0, large = 0, i = 0;
+	rlim_t before = limit_address_space(256 * MIB);
+	void *list = exhaust(1000, &total), *kept = NULL;
+
+	for (; list; i++) {
+		void *next = *(void **)list;
+		if (i % KEPT_EVERY == 0) {
+			*(void **)list = kept;
+			kept = list;
+		} else {
+			free(list);
+		}
+		list = next;
+	}
+	list = exhaust(100000, &large);
+	list_free(list);
+	list_free(kept);
+	restore_address_space(before);
+	assert_true(large >= total / 4);
 }
 
 int main(void)
@@ -244,6 +294,8 @@ int main(void)
 		cmocka_unit_test(realloc_any_size_errno_kept),
 		cmocka_unit_test(address_space_limit_enomem_then_full_service),
 		cmocka_unit_test(address_space_exhausted_enomem_then_full_service),
+		cmocka_unit_test(address_space_exhausted_shrinking_keeps_errno),
+		cmocka_unit_test(address_space_exhausted_large_blocks_among_small_ones),
 	};
 
 	return RUN_TESTS(tests);

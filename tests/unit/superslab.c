@@ -212,6 +212,28 @@ static void huge_page_fits_if_asked_for(void **state)
 	span_free(&span, 0);
 }
 
+/* Where no more may be mapped. */
+static void roomy_spans_rather_among_huge_pages_than_nowhere(void **state)
+{
+	static struct span roomy[MANY];
+	unsigned count = 0, among = 0;
+	struct span dense;
+
+	hak_settings.thp = THP_ALWAYS;
+	dense = take(1);
+	assert_true(dense.ss->huge);
+	hak_settings.limit = os_mapped();
+	while (count < MANY && span_alloc(SUPERSLAB_GRANULES - 1, SPAN_ROOMY, &roomy[count]))
+		among += roomy[count++].ss == dense.ss;
+	assert_true(count < MANY);
+	assert_int_equal(among, 1);
+	hak_settings.limit = 0;
+	hak_settings.thp = THP_AUTO;
+	while (count > 0)
+		span_free(&roomy[--count], 0);
+	span_free(&dense, 0);
+}
+
 /* Half of many spans freed, so that runs of all lengths are on file. */
 static void rebuild_files_everything_again(void **state)
 {
@@ -266,6 +288,7 @@ int main(void)
 		cmocka_unit_test_setup(huge_page_fits_in_large_heaps_alone, start_empty),
 		cmocka_unit_test_setup(huge_page_never_fits_roomy_spans, start_empty),
 		cmocka_unit_test_setup(huge_page_fits_if_asked_for, start_empty),
+		cmocka_unit_test_setup(roomy_spans_rather_among_huge_pages_than_nowhere, start_empty),
 		cmocka_unit_test_setup(rebuild_files_everything_again, start_empty),
 		cmocka_unit_test_setup(emptied_again_and_again_maps_no_more, start_empty),
 	};
