@@ -186,7 +186,7 @@ static struct slab *take_ready(struct heap_class *hc) {
 
 struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	pocket_yield(&h->pocket, 1);
-	struct slab *s = slab_new(sc);
+	struct slab *s = slab_new(sc, h->classes[sc].all.first == NULL);
 	if (s == NULL)
 		return NULL;
 	/* Relaxed: nobody has a block of it yet, and the tag releases it with the rest of the

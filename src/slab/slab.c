@@ -114,19 +114,15 @@ static void harden(struct slab *s) {
 	s->carved = s->reserved;
 }
 
-/* Mid blocks leave pages unused: their classes are up to three pages apart. */
-static bool alloc_span(unsigned sc, struct span *span) {
-	bool is_mid = hak_size_classes[sc].size > SC_SMALL_MAX;
-	return (is_mid && span_alloc(1, SPAN_ROOMY, span)) || span_alloc(1, SPAN_DENSE, span);
-}
-
-struct slab *slab_new(unsigned sc) {
+struct slab *slab_new(unsigned sc, bool is_first) {
 	const struct size_class *c = &hak_size_classes[sc];
 	struct slab *s = take_descriptor();
 	if (s == NULL)
 		return NULL;
+	/* Mid blocks leave pages unused: their classes are up to three pages apart. */
+	bool is_roomy = is_first || c->size > SC_SMALL_MAX;
 	struct span span;
-	if (!alloc_span(sc, &span)) {
+	if (!span_alloc(1, is_roomy ? SPAN_ROOMY : SPAN_DENSE, &span)) {
 		put_descriptor(s);
 		return NULL;
 	}

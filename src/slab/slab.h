@@ -124,9 +124,9 @@ HAK_INLINE void block_set_link(uintptr_t block, uintptr_t link) {
 	*(uintptr_t *)block = link;
 }
 
-/* A new slab of class `sc` with no owner, nothing carved, not tagged yet; NULL: out of memory.
-   Thread-safe. */
-struct slab *slab_new(unsigned sc);
+/* A new slab of class `sc` with no owner, nothing carved, not tagged yet; NULL: out of memory. `is_first`: its owner
+   has none of this class, and may never fill it, as most of a thousand threads do not. Thread-safe. */
+struct slab *slab_new(unsigned sc, bool is_first);
 
 /* Gives the slab's memory and descriptor back. The caller is its owner; used == 0, it is in no list
    and no queue. */

@@ -6,7 +6,7 @@
 
 struct slab *fixture_slab(unsigned sc, struct inbox *owner, unsigned carved)
 {
-	struct slab *s = slab_new(sc);
+	struct slab *s = slab_new(sc, false);
 
 	CHECK(s != NULL);
 	atomic_store(&s->owner, owner);

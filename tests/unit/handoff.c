@@ -51,7 +51,7 @@ static struct slab *new_slab(struct owner *o)
 	struct slab *s = pool_adopt(SC, &o->inbox, o->tag);
 
 	if (s == NULL) {
-		s = slab_new(SC);
+		s = slab_new(SC, false);
 		CHECK(s != NULL);
 		atomic_store(&s->owner, &o->inbox);
 		slab_set_tag(s, o->tag);

@@ -152,7 +152,7 @@ static void destroyed_heap_takes_blocks_along(void **state)
 static void drain_slab_of_former_owner_goes_to_pool(void **state)
 {
 	struct heap *h = acquire(bins, false);
-	struct slab *s = slab_new(SC);
+	struct slab *s = slab_new(SC, false);
 
 	slab_set_tag(s, 0);
 	s->carved = s->used = s->capacity;
