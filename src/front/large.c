@@ -207,8 +207,10 @@ static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align)
 	/* No more mappings, or address space: then without guards, and no more than it needs. */
 	if (l == NULL && (guard != 0 || granules != large_granules(size)))
 		l = map_big(size, large_granules(size), align, 0);
-	if (l == NULL)
-		return align <= GRANULE && large_granules(size) <= SUPERSLAB_GRANULES ? alloc_in_superslab(pocket, size) : NULL;
+	if (l == NULL) {
+		bool fits = align <= GRANULE && large_granules(size) <= SUPERSLAB_GRANULES;
+		return fits ? alloc_in_superslab(pocket, size) : NULL; /* there may be room among smaller blocks */
+	}
 	count_big((ptrdiff_t)l->span.granules);
 	purge_excess();
 	return l;

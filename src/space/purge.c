@@ -12,7 +12,7 @@ enum {
 	CLOCK_EVERY = 64,   /* span frees between two looks at the clock */
 	REGRET_MAX = 3,     /* from the floor to the ceiling */
 	BACKOFF = 1000,     /* ms until what the system refused is tried again */
-	REFUSALS_MOST = 64, /* SuperSlabs of which it took nothing, one after the other */
+	REFUSALS_MOST = 64, /* SuperSlabs after which a walk gives up that has given nothing back */
 };
 
 /* Under the space lock. */

@@ -58,7 +58,9 @@ static void settle(struct superslab *ss) {
 	log_superslab(ss, " made resident", bytes);
 }
 
-HAK_NOINLINE static struct superslab *take_locked(size_t granules, enum span_use use, unsigned *firstp, bool *zerop, bool *grownp) {
+/* `grownp`: for that a SuperSlab had to be made. */
+HAK_NOINLINE static struct superslab *take_locked(size_t granules, enum span_use use, unsigned *firstp, bool *zerop,
+                                                  bool *grownp) {
 	struct superslab *ss = superslab_take(granules, use, firstp, zerop);
 	*grownp = ss == NULL && superslab_grow(use);
 	return *grownp ? superslab_take(granules, use, firstp, zerop) : ss;

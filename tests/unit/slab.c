@@ -56,8 +56,8 @@ static void link_altered_in_a_bit_is_an_end_but_not_ours(void **state)
 	slab_delete(s);
 }
 
-/* Mid blocks do not fill their pages: a huge page would make the rest resident. */
-/* Of both are pages left unused: those between mid blocks, and those that a thread with few blocks never comes to. */
+/* Of both are pages left unused, between mid blocks and where a thread with few blocks never comes: a huge page would
+   make them resident. */
 static void slabs_of_mid_blocks_and_first_ones_keep_clear_of_huge_pages(void **state)
 {
 	static const struct { size_t size; bool first, huge; } row[] = {
