@@ -21,7 +21,7 @@
  *
  * Of the last three, two fit one. If all were 32 KiB, every block would begin on a page whose number is a
  * multiple of 8, and few sets of the processor's address translation would serve them: a random one among a
- * thousand blocks of 8 to 32 KiB took 34 ns to replace, not 25.
+ * thousand blocks of 8 to 32 KiB took 40 ns to replace, not 30 (Zen 4).
  *
  * At most 1/8 of a block above 128 bytes is waste up to 2 KiB, 1/5 up to 16 KiB. Above, it can be a
  * quarter; but that is address space: pages behind what the program uses are not touched.
