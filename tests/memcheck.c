@@ -7,6 +7,8 @@
  * inaccessible, though it is not. Whether it does depends on what lies around the block: at HAKMEM_SECURE=2 on chance.
  * So in valgrind 3.19; where mremap may choose the address, valgrind has read the protection before.
  */
+#include "memcheck.h"
+
 #if __has_include(<valgrind/memcheck.h>)
 #include <valgrind/memcheck.h>
 #endif
@@ -29,5 +31,15 @@ enum os_move_result OS_MOVE_UNDER_VALGRIND(void *addr, size_t old_size, size_t n
 	if ((enum os_move_result)result == MOVE_DONE && new_size > old_size)
 		VALGRIND_MAKE_MEM_DEFINED((char *)target + old_size, new_size - old_size);
 	return (enum os_move_result)result;
+}
+
+bool on_memcheck(void)
+{
+	return RUNNING_ON_VALGRIND;
+}
+#else
+bool on_memcheck(void)
+{
+	return false;
 }
 #endif
