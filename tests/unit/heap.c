@@ -582,7 +582,7 @@ static void serve_without_array(void)
 static void no_memory_for_a_bin_slab_serves(void **state)
 {
 	pid_t child = fork();
-	int status;
+	int status = -1;
 
 	if (child == 0) {
 		serve_without_array();

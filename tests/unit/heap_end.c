@@ -248,7 +248,7 @@ static void fork_amid_end_of_thread_is_repaired(void **state)
 	struct heap *mine = acquire(bins, false), *ending = acquire(other_bins, false);
 	pthread_t thread;
 	pid_t child;
-	int status;
+	int status = -1;
 
 	lock_acquire(heap_registry_lock());
 	assert_int_equal(pthread_create(&thread, NULL, retire, ending), 0);
@@ -280,7 +280,7 @@ static bool are_empty(const struct heap *h, const struct bin *at)
    bins: neither those it has now nor those that the interrupted call may have looked up before. */
 static void go_on_after(void (*leave)(struct heap *), bool locked)
 {
-	int status;
+	int status = -1;
 	pid_t child = fork();
 
 	if (child == 0) {
