@@ -123,6 +123,7 @@ static bool release_caches(struct heap *h, size_t keep) {
 	bool any = h->count.slab_deleted != deleted;
 	any |= secure_has_canaries() && keep == 0 && quarantine_flush_large();
 	any |= bigcache_release(keep);
+	large_retry();
 	return any;
 }
 

@@ -37,6 +37,7 @@ struct lock *large_lock(void) {
 void large_reset(void) {
 	larges.unused.first = NULL;
 	larges.made = LARGE_CHUNK;
+	large_refused.first = NULL;
 }
 
 static bool is_counted(const struct large *l) {
@@ -97,10 +98,6 @@ static bool is_big(const struct large *l) {
 	return l->span.ss == NULL;
 }
 
-static void count_big(ptrdiff_t granules) {
-	count_shared(&hak_space.big, (size_t)granules);
-}
-
 static void count_in_superslabs(ptrdiff_t granules) {
 	count_shared(&hak_space.large, (size_t)granules);
 }
@@ -138,7 +135,7 @@ static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
 		return NULL;
 	}
 	if (is_big(l)) { /* SuperSlabs are off: a mapping of its own like that of any big block */
-		count_big((ptrdiff_t)l->span.granules);
+		large_count_big((ptrdiff_t)l->span.granules);
 		count_shared(&hak_space.alone, -l->span.granules);
 	} else {
 		count_in_superslabs((ptrdiff_t)l->span.granules);
@@ -149,79 +146,48 @@ static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
 	return l;
 }
 
-/* Everything of the mapping but its first `usable` bytes behind `guard` ones becomes inaccessible. */
-static bool shut_edges(char *p, size_t guard, size_t usable, size_t bytes) {
-	return os_protect(p, guard, false) && os_protect(p + guard + usable, bytes - guard - usable, false);
-}
-
-static struct large *map_big(size_t usable, size_t granules, size_t align, size_t guard) {
-	size_t all = granules + 2 * (guard >> GRANULE_SHIFT), bytes = all << GRANULE_SHIFT;
-	struct large *l = large_new_descriptor();
-	if (l == NULL)
-		return NULL;
-	char *p = os_map_aligned(bytes, max_size(align, GRANULE));
-	if (p == NULL || !pagemap_cover((uintptr_t)p, all) ||
-	    (guard != 0 && !shut_edges(p, guard, usable, bytes))) {
-		if (p != NULL)
-			os_unmap(p, bytes);
-		large_put_descriptor(l);
-		return NULL;
-	}
-	l->span = (struct span){ .base = p + guard, .granules = granules, .zero = true };
-	l->touched = 0;
-	l->guard = guard;
-	pagemap_set((uintptr_t)p, all, TAG_LARGE, l);
-	return l;
-}
-
-/* In front of a block of greater alignment guards would cost as much address space again. */
-static bool has_guards(size_t align) {
-	return hak_settings.secure >= 3 && align <= GRANULE;
-}
-
 /* A span that is kept: by the pocket, by BigCache, or by both together. */
 static struct large *take_kept(struct pocket *pocket, size_t granules) {
 	struct large *l = pocket != NULL ? pocket_take_span(pocket, granules) : NULL;
-	if (l != NULL)
-		return l;
-	bool more = pocket != NULL && pocket_could_give(pocket, granules);
-	l = bigcache_take(granules, !more);
-	if (l == NULL && more) {
-		pocket_give_spans(pocket);
-		l = bigcache_take(granules, true);
+	if (l == NULL) {
+		bool more = pocket != NULL && pocket_could_give(pocket, granules);
+		l = bigcache_take(granules, !more);
+		if (l == NULL && more) {
+			pocket_give_spans(pocket);
+			l = bigcache_take(granules, true);
+		}
+		if (l == NULL)
+			return NULL;
+		large_count_big((ptrdiff_t)l->span.granules);
 	}
-	if (l != NULL)
-		count_big((ptrdiff_t)l->span.granules);
+	l->span.zero = secure_is_on(); /* then it was cleared when it was freed */
+	l->guard = 0;
 	return l;
 }
 
 static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align) {
-	size_t guard = has_guards(align) ? GRANULE : 0, granules = large_span_granules(size);
-	struct large *l = align <= GRANULE && guard == 0 ? take_kept(pocket, granules) : NULL;
-	if (l != NULL) {
-		l->span.zero = secure_is_on(); /* then it was cleared when it was freed */
-		l->guard = 0;
-		return l;
-	}
-	l = map_big(size, granules, align, guard);
-	/* No more mappings, or address space: then without guards, and no more than it needs. */
-	if (l == NULL && (guard != 0 || granules != large_granules(size)))
-		l = map_big(size, large_granules(size), align, 0);
-	if (l == NULL) {
-		bool fits = align <= GRANULE && large_granules(size) <= SUPERSLAB_GRANULES;
-		return fits ? alloc_in_superslab(pocket, size) : NULL; /* there may be room among smaller blocks */
-	}
-	count_big((ptrdiff_t)l->span.granules);
-	purge_excess();
+	size_t granules = large_span_granules(size), least = large_granules(size);
+	struct large *l = align <= GRANULE ? take_kept(pocket, granules) : NULL;
+	if (l == NULL)
+		l = large_map(size, granules, align, 0);
+	if (l == NULL && granules != least) /* no more address space: no more than it needs */
+		l = large_map(size, least, align, 0);
 	return l;
 }
 
 struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool *zerop) {
-	size_t usable = large_good_size(max_size(size, 1));
+	size_t usable = large_good_size(max_size(size, 1)), granules = large_granules(usable);
 	if (usable == 0 || align > PTRDIFF_MAX / 2)
 		return NULL;
-	bool big = usable >= LARGE_BIG_MIN || align > GRANULE || has_guards(align);
-	struct large *l = big ? alloc_big(pocket, usable, align) : alloc_in_superslab(pocket, usable);
+	struct large *l = NULL;
+	/* In front of a block of greater alignment guards would cost as much address space again. */
+	bool is_plain = align <= GRANULE;
+	if (is_plain && hak_settings.secure >= 3)
+		l = large_map(usable, large_span_granules(usable), align, GRANULE);
+	if (l == NULL && (usable >= LARGE_BIG_MIN || !is_plain))
+		l = alloc_big(pocket, usable, align);
+	if (l == NULL && is_plain && granules <= SUPERSLAB_GRANULES)
+		l = alloc_in_superslab(pocket, usable); /* for a big one there may be room among smaller blocks */
 	if (l == NULL)
 		return NULL;
 	l->kind = KIND_MALLOC;
@@ -240,7 +206,7 @@ void large_clear(struct large *l) {
 
 /* ---- free ---- */
 
-static void release_in_superslab(struct large *l) {
+void large_release_piece(struct large *l) {
 	struct span span = l->span;
 	span.was_large = true;
 	span.last_size = l->size;
@@ -250,31 +216,31 @@ static void release_in_superslab(struct large *l) {
 	span_free(&span, touched);
 }
 
+bool large_make_accessible(const struct large *l) {
+	return !l->is_shut || os_protect(l->span.base, l->usable, true);
+}
+
 void large_release(struct large *l) {
-	if (!is_big(l)) {
-		release_in_superslab(l);
+	if (is_big(l)) {
+		size_t granules = l->span.granules + 2 * (l->guard >> GRANULE_SHIFT);
+		/* Tags first: once unmapped, the addresses may become somebody else's at once. The trace lets a
+		   second free be named. */
+		pagemap_set_tag(base_of(l) - l->guard, granules, TAG_NONE);
+		pagemap_set(base_of(l), 1, TAG_LARGE_GONE, (void *)l->size);
+	} else if (!l->is_shut) {
+		large_release_piece(l);
 		return;
 	}
-	size_t granules = l->span.granules + 2 * (l->guard >> GRANULE_SHIFT);
-	size_t bytes = granules << GRANULE_SHIFT;
-	uintptr_t base = base_of(l), start = base - l->guard;
-	/* Tags first: once unmapped, the addresses may become somebody else's at once. The trace lets a
-	   second free be named. */
-	pagemap_set_tag(start, granules, TAG_NONE);
-	pagemap_set(base, 1, TAG_LARGE_GONE, (void *)l->size);
-	/* If the system refuses, the address space is lost but not the memory. */
-	if (!os_unmap((void *)start, bytes))
-		os_purge((void *)start, bytes);
-	large_put_descriptor(l);
+	large_give_up(l);
 }
 
 void large_leave(struct large *l) {
 	if (is_big(l))
-		count_big(-(ptrdiff_t)l->span.granules);
+		large_count_big(-(ptrdiff_t)l->span.granules);
 }
 
 void large_dispose(struct large *l) {
-	if (l->guard != 0 || !is_big(l))
+	if (l->guard != 0 || !is_big(l) || !large_make_accessible(l))
 		large_release(l);
 	else
 		bigcache_put(l);
@@ -354,7 +320,7 @@ static bool resize_big(struct large *l, size_t granules) {
 		pagemap_set(end, granules - old, TAG_LARGE, l);
 	}
 	l->span.granules = granules;
-	count_big((ptrdiff_t)granules - (ptrdiff_t)old);
+	large_count_big((ptrdiff_t)granules - (ptrdiff_t)old);
 	return true;
 }
 
@@ -386,43 +352,5 @@ bool large_resize(struct large *l, size_t size) {
 	if (!resize_to(l, usable))
 		return false;
 	large_set_usable(l, size, usable);
-	return true;
-}
-
-bool large_move(struct large *l, size_t size) {
-	size_t usable = large_good_size(size);
-	if (usable == 0 || !is_big(l) || l->guard != 0 || l->is_fixed)
-		return false;
-	size_t old = l->span.granules, granules = large_span_granules(usable);
-	/* Where much is new, copying into memory that is there costs less than its page faults. */
-	if (granules > old + old / 4 && bigcache_has(granules))
-		return false;
-	/* An eighth more address space: a block that grows step by step moves only now and then. */
-	granules += granules / 8;
-	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
-	if (target == NULL) {
-		granules = large_span_granules(usable);
-		target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
-	}
-	if (target == NULL)
-		return false;
-	uintptr_t from = base_of(l);
-	/* Tags first, as in large_release. */
-	pagemap_set_tag(from, old, TAG_NONE);
-	pagemap_set(from, 1, TAG_LARGE_GONE, (void *)l->size);
-	enum os_move_result moved = MOVE_REFUSED;
-	if (pagemap_cover((uintptr_t)target, granules))
-		moved = os_move((void *)from, old << GRANULE_SHIFT, granules << GRANULE_SHIFT, target);
-	if (moved != MOVE_DONE) {
-		pagemap_set(from, old, TAG_LARGE, l);
-		if (moved == MOVE_REFUSED)
-			os_unmap(target, granules << GRANULE_SHIFT);
-		return false;
-	}
-	l->span.base = target;
-	l->span.granules = granules;
-	large_set_usable(l, size, usable);
-	pagemap_set((uintptr_t)target, granules, TAG_LARGE, l);
-	count_big((ptrdiff_t)granules - (ptrdiff_t)old);
 	return true;
 }

@@ -44,7 +44,7 @@ struct large {
 	uint32_t unused;            /* bytes of `usable` that were not asked for */
 	struct locked_heap *heap;   /* the first-class heap it belongs to, or NULL */
 	struct list_node heap_link; /* under that heap's lock */
-	struct list_node bin_link;  /* BigCache: under its lock */
+	struct list_node bin_link;  /* BigCache: under its lock; without a block, or refused: under large_lock */
 	struct queue_node age_link; /* BigCache: under its lock */
 	uint64_t freed_ms;          /* BigCache: under its lock; the heap's whose pocket has it */
 	uint32_t generation;        /* BigCache: the cache that has or had it */
@@ -102,8 +102,16 @@ struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool
    make every page resident, also those the program never touches. */
 void large_clear(struct large *l);
 
-/* Gives the memory and the descriptor of a freed block back. */
+/* Gives the memory and the descriptor of a freed block back, now or, if the system refuses, later. */
 void large_release(struct large *l);
+
+/* As large_release, of a block without tags, or NULL; then of what was refused before, until that happens again. */
+void large_give_up(struct large *l);
+
+/* Asks the system once more to take what it refused. */
+HAK_INLINE void large_retry(void) {
+	large_give_up(NULL);
+}
 
 /* Frees the block; the heap's pocket, if one is given, may keep it. False: somebody else freed it already. */
 bool large_free(struct pocket *pocket, struct large *l);
@@ -149,5 +157,23 @@ struct lock *large_lock(void);
 
 /* After fork with that lock held by a thread that is gone: forgets the unused descriptors. */
 void large_reset(void);
+
+/* ---- for large.c and large_map.c ---- */
+
+/* A big block with a mapping of its own, between `guard` inaccessible bytes; not started. NULL: out of memory. */
+struct large *large_map(size_t usable, size_t granules, size_t align, size_t guard);
+
+/* As large_release for a piece of a SuperSlab that is accessible. */
+void large_release_piece(struct large *l);
+
+/* Undoes what the quarantine did. False: the system refuses. */
+bool large_make_accessible(const struct large *l);
+
+HAK_INLINE void large_count_big(ptrdiff_t granules) {
+	count_shared(&hak_space.big, (size_t)granules);
+}
+
+/* Blocks that the system refused to take, by bin_link; under large_lock. */
+extern HAK_HIDDEN struct list large_refused;
 
 #endif

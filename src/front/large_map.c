@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Large blocks and the system: mappings for them, and what becomes of those that it does not take back. It refuses
+ * to unmap amid a mapping, which leaves two, or to make accessible what lies amid inaccessible memory, where a process
+ * has as many mappings as it may. Such a block waits, freed and without its pages, until something else could be
+ * given back.
+ */
+#include "base/bits.h"
+#include "base/list.h"
+#include "front/bigcache.h"
+#include "front/large.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "space/pagemap.h"
+#include "space/purge.h"
+
+struct list large_refused;
+
+/* ---- giving back ---- */
+
+static bool release_big(struct large *l) {
+	void *start = (char *)l->span.base - l->guard;
+	size_t bytes = (l->span.granules << GRANULE_SHIFT) + 2 * l->guard;
+	if (!os_unmap(start, bytes)) {
+		os_purge(start, bytes);
+		return false;
+	}
+	large_put_descriptor(l);
+	return true;
+}
+
+/* False: the system refuses. */
+static bool release(struct large *l) {
+	if (l->span.ss == NULL)
+		return release_big(l);
+	if (!large_make_accessible(l))
+		return false;
+	large_release_piece(l);
+	return true;
+}
+
+static void keep_refused(struct large *l) {
+	lock_acquire(large_lock());
+	list_push(&large_refused, &l->bin_link);
+	lock_release(large_lock());
+}
+
+static struct large *take_refused(void) {
+	lock_acquire(large_lock());
+	struct list_node *n = large_refused.first;
+	if (n != NULL)
+		list_remove(n);
+	lock_release(large_lock());
+	return n != NULL ? LIST_ENTRY(n, struct large, bin_link) : NULL;
+}
+
+/* Without the lock, for a hint. */
+HAK_GUESS static bool any_refused(void) {
+	return large_refused.first != NULL;
+}
+
+void large_give_up(struct large *l) {
+	for (; l != NULL || (any_refused() && (l = take_refused()) != NULL); l = NULL) {
+		if (!release(l)) {
+			keep_refused(l);
+			return;
+		}
+	}
+}
+
+/* ---- mapping ---- */
+
+/* Everything of the mapping but its first `usable` bytes behind `guard` ones becomes inaccessible. */
+static bool shut_edges(char *p, size_t guard, size_t usable, size_t bytes) {
+	return os_protect(p, guard, false) && os_protect(p + guard + usable, bytes - guard - usable, false);
+}
+
+struct large *large_map(size_t usable, size_t granules, size_t align, size_t guard) {
+	size_t all = granules + 2 * (guard >> GRANULE_SHIFT), bytes = all << GRANULE_SHIFT;
+	struct large *l = large_new_descriptor();
+	if (l == NULL)
+		return NULL;
+	char *p = os_map_aligned(bytes, max_size(align, GRANULE));
+	if (p == NULL) {
+		large_put_descriptor(l);
+		return NULL;
+	}
+	l->span = (struct span){ .base = p + guard, .granules = granules, .zero = true };
+	l->touched = 0;
+	l->guard = guard;
+	if (!pagemap_cover((uintptr_t)p, all) || (guard != 0 && !shut_edges(p, guard, usable, bytes))) {
+		large_give_up(l);
+		return NULL;
+	}
+	pagemap_set((uintptr_t)p, all, TAG_LARGE, l);
+	large_count_big((ptrdiff_t)granules);
+	purge_excess();
+	return l;
+}
+
+/* ---- moving ---- */
+
+/* What was mapped for nothing. */
+static void drop(char *p, size_t granules) {
+	struct large *l = large_new_descriptor();
+	if (l == NULL) {
+		os_unmap(p, granules << GRANULE_SHIFT);
+		return;
+	}
+	l->span = (struct span){ .base = p, .granules = granules };
+	l->guard = 0;
+	large_give_up(l);
+}
+
+bool large_move(struct large *l, size_t size) {
+	size_t usable = large_good_size(size);
+	if (usable == 0 || l->span.ss != NULL || l->guard != 0 || l->is_fixed)
+		return false;
+	size_t old = l->span.granules, granules = large_span_granules(usable);
+	/* Where much is new, copying into memory that is there costs less than its page faults. */
+	if (granules > old + old / 4 && bigcache_has(granules))
+		return false;
+	/* An eighth more address space: a block that grows step by step moves only now and then. */
+	granules += granules / 8;
+	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
+	if (target == NULL) {
+		granules = large_span_granules(usable);
+		target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
+	}
+	if (target == NULL)
+		return false;
+	uintptr_t from = (uintptr_t)l->span.base;
+	/* Tags first, as in large_release. */
+	pagemap_set_tag(from, old, TAG_NONE);
+	pagemap_set(from, 1, TAG_LARGE_GONE, (void *)l->size);
+	enum os_move_result moved = MOVE_REFUSED;
+	if (pagemap_cover((uintptr_t)target, granules))
+		moved = os_move((void *)from, old << GRANULE_SHIFT, granules << GRANULE_SHIFT, target);
+	if (moved != MOVE_DONE) {
+		pagemap_set(from, old, TAG_LARGE, l);
+		if (moved == MOVE_REFUSED)
+			drop(target, granules);
+		return false;
+	}
+	l->span.base = target;
+	l->span.granules = granules;
+	large_set_usable(l, size, usable);
+	pagemap_set((uintptr_t)target, granules, TAG_LARGE, l);
+	large_count_big((ptrdiff_t)granules - (ptrdiff_t)old);
+	return true;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Large blocks at level 3 of HAKMEM_SECURE, which cost mappings. When they are gone so is their address space; that,
+ * too, which the system would not take back while there were too many mappings.
+ */
+#include "../death/cases.h"
+#include "../lifecycle/work.h"
+#include "../random.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+	COUNT = 40000,
+	AT_LIMIT = 1000,
+	MAX_MAPPINGS = 300000,
+	LITTLE = 48 << 20, /* bytes: a region of SuperSlabs, quarantine, what describes the blocks */
+};
+
+static struct block {
+	char *ptr;
+	size_t size;
+} blocks[COUNT];
+
+int hak_check(void) __attribute__((weak));
+
+static uint64_t seed = 0x9e3779b97f4a7c15;
+
+static long read_number(const char *path)
+{
+	char text[64] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
+		case_skip();
+	close(fd);
+	return strtol(text, NULL, 10);
+}
+
+static size_t address_space(void)
+{
+	return (size_t)read_number("/proc/self/statm") * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Of two pages each at most. */
+static bool fill(struct block *block, size_t least, size_t most)
+{
+	*block = (struct block){NULL, least + next_random(&seed) % (most - least + 1)};
+	block->ptr = malloc(block->size);
+	if (!block->ptr)
+		return false;
+	block->ptr[0] = block->ptr[block->size - 1] = (char)block->size;
+	return true;
+}
+
+static void empty(struct block *block)
+{
+	if (!block->ptr)
+		return;
+	CHECK(block->ptr[0] == (char)block->size && block->ptr[block->size - 1] == (char)block->size);
+	free(block->ptr);
+	block->ptr = NULL;
+}
+
+static void look(void)
+{
+	if (hak_check)
+		CHECK(hak_check() <= 0); /* -1: there is no memory to look with */
+}
+
+static void shuffle(size_t count)
+{
+	for (size_t i = count; i > 1; i--) {
+		struct block *other = &blocks[next_random(&seed) % i], last = blocks[i - 1];
+
+		blocks[i - 1] = *other;
+		*other = last;
+	}
+}
+
+/* Others take all mappings but `left`. */
+static char *take_mappings(size_t left, size_t *sizep)
+{
+	long count = read_number("/proc/sys/vm/max_map_count");
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = 2 * (size_t)count, i = 0;
+	char *area;
+
+	if (count > MAX_MAPPINGS)
+		case_skip();
+	area = mmap(NULL, pages * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(area != MAP_FAILED);
+	while (i < pages && mprotect(area + i * page, page, PROT_READ) == 0)
+		i += 2;
+	CHECK(i < pages && i > left);
+	CHECK(mprotect(area, left * page, PROT_NONE) == 0);
+	*sizep = pages * page;
+	return area;
+}
+
+/* Of those that are freed while there is no mapping more, none is lost. */
+static void freed_at_limit(size_t least, size_t most)
+{
+	size_t before, size;
+	char *area;
+
+	for (int round = 0; round < 4; round++) {
+		area = take_mappings(1500, &size);
+		before = address_space();
+		for (size_t i = 0; i < COUNT / 8; i++)
+			if (!fill(&blocks[i], least, most))
+				CHECK(errno == ENOMEM);
+		shuffle(COUNT / 8);
+		look();
+		for (size_t i = 0; i < COUNT / 8; i++)
+			empty(&blocks[i]);
+		CHECK(munmap(area, size) == 0);
+		look();
+		malloc_trim(0);
+		CHECK(address_space() < before - size + LITTLE);
+	}
+	for (size_t i = 0; i < AT_LIMIT; i++)
+		CHECK(fill(&blocks[i], least, most));
+	for (size_t i = 0; i < AT_LIMIT; i++)
+		empty(&blocks[i]);
+	work_all_sizes();
+}
+
+static void large_freed_at_limit(void)
+{
+	freed_at_limit(40 << 10, 100 << 10);
+}
+
+static void big_freed_at_limit(void)
+{
+	freed_at_limit(600 << 10, 2 << 20);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		{"large_blocks_freed_at_limit_given_back", large_freed_at_limit},
+		{"big_blocks_freed_at_limit_given_back", big_freed_at_limit},
+		{NULL, NULL},
+	};
+
+	return cases_main(argc, argv, cases);
+}
