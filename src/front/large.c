@@ -188,6 +188,8 @@ struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool
 		l = alloc_big(pocket, usable, align);
 	if (l == NULL && is_plain && granules <= SUPERSLAB_GRANULES)
 		l = alloc_in_superslab(pocket, usable); /* for a big one there may be room among smaller blocks */
+	if (l == NULL && is_plain)
+		l = take_kept(NULL, granules); /* a part of what BigCache has for longer ones */
 	if (l == NULL)
 		return NULL;
 	l->kind = KIND_MALLOC;

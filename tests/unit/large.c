@@ -254,6 +254,24 @@ static void alloc_without_superslabs_served(void **state)
 	assert_int_equal(hak_space.live + hak_space.big, 0);
 }
 
+static void alloc_without_address_space_cut_from_bigcache(void **state)
+{
+	struct large *l = take(8 * HAK_MIB);
+
+	large_free(NULL, l);
+	large_put_descriptor(large_new_descriptor()); /* not one that must be mapped then */
+	hak_settings.use_superslab = false; /* some may be left */
+	hak_settings.limit = os_mapped();
+	l = take(100000);
+	hak_settings.limit = 0;
+	hak_settings.use_superslab = true;
+	assert_true(l->span.ss == NULL && is_tagged(l));
+	assert_int_equal(hak_space.big + hak_space.kept, 8 * HAK_MIB / GRANULE);
+	assert_null(bigcache_check());
+	large_free(NULL, l);
+	assert_null(bigcache_check());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +287,7 @@ int main(void)
 		cmocka_unit_test_setup(big_blocks_of_like_sizes_begin_alike, start_empty),
 		cmocka_unit_test_setup(big_block_near_limit_has_no_more_than_it_needs, start_empty),
 		cmocka_unit_test_setup(alloc_without_superslabs_served, start_empty),
+		cmocka_unit_test_setup(alloc_without_address_space_cut_from_bigcache, start_empty),
 	};
 
 	return UNIT_RUN(tests);
