@@ -182,7 +182,7 @@ struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool
 	struct large *l = NULL;
 	/* In front of a block of greater alignment guards would cost as much address space again. */
 	bool is_plain = align <= GRANULE;
-	if (is_plain && hak_settings.secure >= 3)
+	if (is_plain && space_allows_guard())
 		l = large_map(usable, large_span_granules(usable), align, GRANULE);
 	if (l == NULL && (usable >= LARGE_BIG_MIN || !is_plain))
 		l = alloc_big(pocket, usable, align);

@@ -6,6 +6,9 @@
  *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in a pocket or in BigCache when freed
  *   2 MiB and more (L2)        likewise, in BigCache, but for the shortest
  *
+ * At level 3 of HAKMEM_SECURE all of them have mappings of their own, between inaccessible granules, but for those
+ * beyond GUARDS_MOST, which are as said above, and those of greater alignment.
+ *
  * Every granule of a live block carries TAG_LARGE and points at the descriptor. The descriptor is the
  * block holder's: fields change only in the calls that are given the block. `state` alone is atomic,
  * so that of two threads freeing one block exactly one wins.

@@ -25,6 +25,8 @@ static bool release_big(struct large *l) {
 		os_purge(start, bytes);
 		return false;
 	}
+	if (l->guard != 0)
+		space_count_guards(-1);
 	large_put_descriptor(l);
 	return true;
 }
@@ -88,6 +90,8 @@ struct large *large_map(size_t usable, size_t granules, size_t align, size_t gua
 	l->span = (struct span){ .base = p + guard, .granules = granules, .zero = true };
 	l->touched = 0;
 	l->guard = guard;
+	if (guard != 0)
+		space_count_guards(1);
 	if (!pagemap_cover((uintptr_t)p, all) || (guard != 0 && !shut_edges(p, guard, usable, bytes))) {
 		large_give_up(l);
 		return NULL;

@@ -5,8 +5,8 @@
  *   1  what is freed is zeroed, so that fresh blocks read zero; the size and alignment that a sized free
  *      names are checked, and for large blocks whether new or malloc made them
  *   2  canaries (front/canary.h) behind all blocks, random order in slabs, quarantine for what was freed
- *   3  inaccessible pages around large blocks and between slabs, sampled small blocks between such
- *      (front/guard.h)
+ *   3  inaccessible pages around large blocks and between slabs, GUARDS_MOST of them, sampled small blocks
+ *      between such (front/guard.h)
  *
  * From level 1 on a thread's cache (front/tcache.h) stays inert, so every call of the program comes to
  * front/alloc.c, which asks here; the thread's heap has bins of its own. The level is settled before

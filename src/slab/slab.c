@@ -13,11 +13,6 @@
 uintptr_t hak_key = 1;
 uintptr_t hak_mark = 1;
 
-enum {
-	GUARDS_MOST = 8192, /* slabs with an inaccessible page: each splits a mapping in two more parts, and the
-	                       system allows some 65 000 */
-};
-
 /* Under `lock`: descriptors not in use, and all chunks ever made. */
 static struct {
 	struct lock lock;
@@ -25,7 +20,6 @@ static struct {
 	struct slab_chunk *chunks;
 	unsigned made;   /* descriptors of the first chunk that were handed out at least once */
 	uint32_t number; /* descriptors made */
-	_Atomic unsigned guards; /* slabs with one; not under the lock */
 } slabs;
 
 struct slab_chunk *const *slab_chunks(void) {
@@ -85,14 +79,10 @@ static void put_descriptor(struct slab *s) {
 /* Level 3 of HAKMEM_SECURE: between two slabs lies a page that nobody can touch. */
 static bool take_guard(void *base) {
 	size_t page = os_facts.page_size;
-	if (hak_settings.secure < 3 || page > GRANULE / 8)
+	if (!space_allows_guard() || page > GRANULE / 8 || !os_protect(base, page, false))
 		return false;
-	/* Relaxed: a count. */
-	if (atomic_fetch_add_explicit(&slabs.guards, 1, memory_order_relaxed) < GUARDS_MOST &&
-	    os_protect(base, page, false))
-		return true;
-	atomic_fetch_sub_explicit(&slabs.guards, 1, memory_order_relaxed);
-	return false;
+	space_count_guards(1);
+	return true;
 }
 
 /* False: the page stays inaccessible, and so must the slab be lost. */
@@ -101,7 +91,7 @@ static bool drop_guard(const struct slab *s) {
 		return true;
 	if (!os_protect((void *)s->base, os_facts.page_size, true))
 		return false;
-	atomic_fetch_sub_explicit(&slabs.guards, 1, memory_order_relaxed);
+	space_count_guards(-1);
 	return true;
 }
 

@@ -16,6 +16,7 @@
 #define HAK_SPACE_SUPERSLAB_H
 
 #include "base/list.h"
+#include "base/settings.h"
 
 #define SUPERSLAB ((size_t)2 << 20)
 #define SUPERSLAB_GRANULES 32
@@ -76,6 +77,7 @@ struct space_stats {
 	size_t retained_most; /* of those, and free ones of SuperSlabs */
 	size_t pocketed; /* granules of `big` in pockets; not under the lock, as */
 	size_t threads;  /* that have a heap */
+	size_t guards;   /* slabs and large blocks that have any, live or not; not under the lock */
 	size_t locks, waits; /* times the lock was taken, and of those after waiting */
 };
 extern struct space_stats hak_space;
@@ -123,6 +125,18 @@ HAK_INLINE void space_note_retained(void) {
 HAK_INLINE void space_set_kept(size_t granules) {
 	__atomic_store_n(&hak_space.kept, granules, __ATOMIC_RELAXED);
 	space_note_retained();
+}
+
+/* Level 3 of HAKMEM_SECURE: inaccessible pages in front of a slab make two mappings more of it, those around a large
+   block three. The system allows some 65 000 (vm.max_map_count): at most half are for this. */
+enum { GUARDS_MOST = 10 * 1024 };
+
+/* Relaxed: threads that ask at once may have one each too many. */
+HAK_INLINE bool space_allows_guard(void) {
+	return hak_settings.secure >= 3 && __atomic_load_n(&hak_space.guards, __ATOMIC_RELAXED) < GUARDS_MOST;
+}
+HAK_INLINE void space_count_guards(ptrdiff_t n) {
+	__atomic_fetch_add(&hak_space.guards, (size_t)n, __ATOMIC_RELAXED);
 }
 
 struct lock *space_lock(void);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Large blocks at level 3 of HAKMEM_SECURE, which cost mappings. When they are gone so is their address space; that,
- * too, which the system would not take back while there were too many mappings.
+ * More large blocks than the system allows a process mappings, at level 3 of HAKMEM_SECURE. All are served and
+ * keep what is written to them, and when they are gone so is their address space; that, too, which the
+ * system would not take back while there were too many mappings.
  */
 #include "../death/cases.h"
 #include "../lifecycle/work.h"
@@ -19,7 +20,8 @@ enum {
 	COUNT = 40000,
 	AT_LIMIT = 1000,
 	MAX_MAPPINGS = 300000,
-	LITTLE = 48 << 20, /* bytes: a region of SuperSlabs, quarantine, what describes the blocks */
+	SLACK = 256 << 20, /* bytes: a region of SuperSlabs, quarantine, what describes the blocks; */
+	LITTLE = 48 << 20, /* when they were few */
 };
 
 static struct block {
@@ -83,6 +85,81 @@ static void shuffle(size_t count)
 	}
 }
 
+/* Half of them are freed and made anew, so that they lie anyhow. */
+static void use_many(size_t least, size_t most)
+{
+	for (size_t i = 0; i < COUNT; i++)
+		CHECK(fill(&blocks[i], least, most));
+	shuffle(COUNT);
+	for (size_t i = 0; i < COUNT / 2; i++)
+		empty(&blocks[i]);
+	for (size_t i = 0; i < COUNT / 2; i++)
+		CHECK(fill(&blocks[i], least, most));
+	shuffle(COUNT);
+	look();
+	for (size_t i = 0; i < COUNT; i++)
+		empty(&blocks[i]);
+	look();
+	malloc_trim(0);
+}
+
+static void many(size_t least, size_t most)
+{
+	size_t before = address_space();
+
+	if (read_number("/proc/sys/vm/overcommit_memory") == 2)
+		case_skip();
+	use_many(least, most);
+	use_many(least, most);
+	CHECK(address_space() < before + SLACK);
+	work_all_sizes();
+}
+
+static void many_large(void)
+{
+	many(40 << 10, 100 << 10);
+}
+
+static void many_big(void)
+{
+	many(1536 << 10, 1536 << 10);
+}
+
+static void resize(struct block *block, size_t least, size_t most)
+{
+	size_t size = least + next_random(&seed) % (most - least + 1);
+	char *ptr;
+
+	if (!block->ptr)
+		return;
+	CHECK(block->ptr[0] == (char)block->size);
+	ptr = realloc(block->ptr, size);
+	CHECK(ptr && malloc_usable_size(ptr) == size);
+	CHECK(ptr[0] == (char)block->size);
+	*block = (struct block){ptr, size};
+	ptr[0] = ptr[size - 1] = (char)size;
+}
+
+/* From guarded ones to others and back, and into what was left. */
+static void many_resized(void)
+{
+	for (size_t i = 0; i < COUNT; i++)
+		CHECK(fill(&blocks[i], 33 << 10, 100 << 10));
+	for (int round = 0; round < 3; round++) {
+		shuffle(COUNT);
+		for (size_t i = 0; i < COUNT / 2; i++)
+			resize(&blocks[i], 20 << 10, 150 << 10);
+		for (size_t i = COUNT / 4; i < COUNT / 2; i++) {
+			empty(&blocks[i]);
+			CHECK(fill(&blocks[i], 33 << 10, 2 << 20));
+		}
+	}
+	for (size_t i = 0; i < COUNT; i++)
+		empty(&blocks[i]);
+	malloc_trim(0);
+	work_all_sizes();
+}
+
 /* Others take all mappings but `left`. */
 static char *take_mappings(size_t left, size_t *sizep)
 {
@@ -143,6 +220,9 @@ static void big_freed_at_limit(void)
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
+		{"large_blocks_many_served_and_given_back", many_large},
+		{"big_blocks_many_served_and_given_back", many_big},
+		{"blocks_many_resized_served", many_resized},
 		{"large_blocks_freed_at_limit_given_back", large_freed_at_limit},
 		{"big_blocks_freed_at_limit_given_back", big_freed_at_limit},
 		{NULL, NULL},

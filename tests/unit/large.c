@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "common.h"
 #include "front/bigcache.h"
+#include "front/quarantine.h"
 #include "os/os.h"
 #include "slab/size_class.h"
 #include "space/pagemap.h"
@@ -254,6 +255,36 @@ static void alloc_without_superslabs_served(void **state)
 	assert_int_equal(hak_space.live + hak_space.big, 0);
 }
 
+/* Those that get one, of blocks that are made and freed. */
+static unsigned count_guarded(struct large **blocks, unsigned count)
+{
+	unsigned guarded = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		blocks[i] = take(i % 4 == 0 ? LARGE_BIG_MIN : 40000);
+		assert_true(is_tagged(blocks[i]));
+		assert_int_equal(blocks[i]->span.ss == NULL, blocks[i]->guard != 0 || i % 4 == 0);
+		guarded += blocks[i]->guard != 0;
+	}
+	for (unsigned i = 0; i < count; i++)
+		assert_true(large_free(NULL, blocks[i]));
+	quarantine_flush_large();
+	bigcache_release(0);
+	assert_int_equal(hak_space.guards + hak_space.live + hak_space.big + hak_space.large, 0);
+	return guarded;
+}
+
+static void guards_used_up_and_given_back_serve_again(void **state)
+{
+	enum { MORE_THAN_ALL = GUARDS_MOST + 1000 };
+	static struct large *blocks[MORE_THAN_ALL];
+
+	hak_settings.secure = 3;
+	assert_int_equal(count_guarded(blocks, MORE_THAN_ALL), GUARDS_MOST);
+	assert_int_equal(count_guarded(blocks, MORE_THAN_ALL), GUARDS_MOST);
+	hak_settings.secure = 0;
+}
+
 static void alloc_without_address_space_cut_from_bigcache(void **state)
 {
 	struct large *l = take(8 * HAK_MIB);
@@ -287,6 +318,7 @@ int main(void)
 		cmocka_unit_test_setup(big_blocks_of_like_sizes_begin_alike, start_empty),
 		cmocka_unit_test_setup(big_block_near_limit_has_no_more_than_it_needs, start_empty),
 		cmocka_unit_test_setup(alloc_without_superslabs_served, start_empty),
+		cmocka_unit_test_setup(guards_used_up_and_given_back_serve_again, start_empty),
 		cmocka_unit_test_setup(alloc_without_address_space_cut_from_bigcache, start_empty),
 	};
 
