@@ -128,7 +128,8 @@ static bool release_caches(struct heap *h, size_t keep) {
 }
 
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
-	if (size > PTRDIFF_MAX)
+	/* Nothing that could be given back would help. */
+	if ((size | align) >> ADDRESS_BITS != 0)
 		return NULL;
 	size = max_size(size, 1); /* canaries would make no bytes of it */
 	guard_count(h, 1);

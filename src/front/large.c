@@ -104,7 +104,7 @@ static void count_in_superslabs(ptrdiff_t granules) {
 
 size_t large_good_size(size_t size) {
 	size_t page = os_facts.page_size;
-	return size >> 47 != 0 ? 0 : align_up(size, page); /* no address space is larger */
+	return size >> ADDRESS_BITS != 0 ? 0 : align_up(size, page);
 }
 
 HAK_EVERYDAY struct large *large_of(uintptr_t addr) {

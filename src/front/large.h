@@ -26,6 +26,7 @@
 
 struct pocket; /* front/pocket.h */
 
+#define ADDRESS_BITS 47 /* no address space is larger */
 #define LARGE_BIG_MIN ((size_t)512 << 10) /* from here on: a mapping of its own */
 #define LARGE_L2_MIN ((size_t)2 << 20)
 #define LARGE_BIG_STEP ((size_t)4) /* granules: the spans of such blocks are multiples, if they can be */

@@ -200,6 +200,43 @@ static void visit_agrees_with_stats(void **state)
 	assert_int_equal(hak_check(), 0);
 }
 
+/* What is larger than any address space is refused before anybody gives something back for it. */
+static void impossible_request_caches_kept(void **state)
+{
+	static const size_t impossible[] = {(size_t)1 << 47, (size_t)1 << 48, (size_t)1 << 57, (size_t)1 << 62};
+	void *small = malloc(100), *large = malloc(5 * MIB);
+
+	assert_true(small && large);
+	fill(small, 100, 1);
+	fill(large, 5 * MIB, 2);
+	take(2000);
+	give_back();
+	free(malloc(3 * MIB));
+	struct hak_stats before = get();
+	for (size_t i = 0; i < sizeof impossible / sizeof *impossible; i++) {
+		size_t size = hidden(impossible[i]);
+		errno = 0;
+		assert_true(!malloc(size) && errno == ENOMEM);
+		errno = 0;
+		assert_true(!calloc(size / 8, 8) && errno == ENOMEM);
+		errno = 0;
+		assert_true(!realloc(small, size) && errno == ENOMEM);
+		errno = 0;
+		assert_true(!realloc(large, size) && errno == ENOMEM);
+		errno = 0;
+		assert_true(!aligned_alloc(4096, size) && errno == ENOMEM);
+		errno = 0;
+		assert_true(!hak_aligned_alloc(size, 100) && errno == ENOMEM);
+	}
+	struct hak_stats after = get();
+	assert_int_equal(after.cached, before.cached);
+	assert_int_equal(after.bigcache, before.bigcache);
+	assert_int_equal(after.home_blocks, before.home_blocks);
+	assert_true(is_filled(small, 100, 1) && is_filled(large, 5 * MIB, 2));
+	free(small);
+	free(large);
+}
+
 static void check_heaps_and_threads_all_well(void **state)
 {
 	pthread_t thread;
@@ -227,6 +264,7 @@ int main(void)
 		cmocka_unit_test(stats_write_unknown_format_refused),
 		cmocka_unit_test(mallinfo2_agrees_with_stats),
 		cmocka_unit_test(visit_agrees_with_stats),
+		cmocka_unit_test(impossible_request_caches_kept),
 		cmocka_unit_test(check_heaps_and_threads_all_well),
 	};
 
