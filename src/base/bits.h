@@ -35,6 +35,15 @@ HAK_INLINE size_t max_size(size_t a, size_t b) {
 	return a > b ? a : b;
 }
 
+/* Below 2^63, where it is one instruction. */
+HAK_INLINE double size_to_real(size_t x) {
+	return (double)(int64_t)x;
+}
+
+HAK_INLINE size_t real_to_size(double x) {
+	return (size_t)(int64_t)x;
+}
+
 /* The lowest `n` bits set, 1 <= n <= 32. */
 HAK_INLINE uint32_t low_mask32(unsigned n) {
 	return (uint32_t)(0xffffffffu >> (32 - n));

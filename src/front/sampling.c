@@ -48,9 +48,19 @@ double sampling_distance(uint64_t *state) {
 	return -ln((double)(next_random(state) >> 11 | 1) * 0x1p-53);
 }
 
+/* By the series of y = x / 2^10: what is left out is below y^3 / 24 of it. For 2 y it is q (2 - q). */
+double sampling_chance(double x) {
+	double y = x * 0x1p-10, q = y * (1 - y / 2 * (1 - y / 3));
+	if (x > 100)
+		return 1;
+	for (int i = 0; i < 10; i++)
+		q *= 2 - q;
+	return q;
+}
+
 /* The next marked block. */
 static void draw(struct sampling *s, unsigned sc) {
-	uint64_t bytes = (uint64_t)(sampling_distance(&s->random) * (double)s->mean);
+	uint64_t bytes = real_to_size(sampling_distance(&s->random) * size_to_real(s->mean));
 	uint64_t size = hak_size_classes[sc].size;
 	s->frees.left[sc] = (int32_t)min_size(bytes / size, INT32_MAX);
 	s->point[sc] = (uint32_t)(bytes % size) + 1;
@@ -64,7 +74,7 @@ static struct mark take_mark(struct sampling *s, unsigned sc) {
 }
 
 static void draw_large(struct sampling *s) {
-	s->large_left = (int64_t)(sampling_distance(&s->random) * (double)s->mean);
+	s->large_left = (int64_t)(sampling_distance(&s->random) * size_to_real(s->mean));
 }
 
 /* ---- the switch ---- */

@@ -114,4 +114,7 @@ void sampling_bin_filled(struct heap *h, unsigned sc);
    generator's. */
 double sampling_distance(uint64_t *state);
 
+/* 1 - exp(-x), x >= 0: the probability that a block of `x` means is sampled. */
+double sampling_chance(double x);
+
 #endif

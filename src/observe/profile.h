@@ -3,8 +3,8 @@
  * When the heap profiler runs and what becomes of its sample: from the start of the process, or from and to
  * signals that the user chose; the report at exit; the file.
  *
- * The file is what pprof calls the legacy heap format: the sampled counts as they are, which pprof scales by
- * the mean in the heading, and what is mapped, for the names.
+ * The file is what pprof calls the legacy heap format: counts that pprof scales by the mean in the heading and the
+ * mean size of a line, and comes to our estimates; and what is mapped, for the names.
  */
 #ifndef HAK_OBSERVE_PROFILE_H
 #define HAK_OBSERVE_PROFILE_H

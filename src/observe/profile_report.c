@@ -7,42 +7,10 @@
 #include "base/settings.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
-#include "os/os.h"
 
 #pragma weak dladdr
 
 enum { SHOWN = 10, NAME_SHOWN = 40, FRAME_ROOM = 100 }; /* the last: for a frame and the end of a line */
-
-/* Sites that differ in size alone. */
-struct origin {
-	const struct site *site; /* one of them; NULL: none */
-	double blocks, bytes;    /* estimates */
-};
-
-/* exp(-x), x >= 0: by the series of x / 2^20, squared again. */
-static double exp_minus(double x) {
-	double y = x * 0x1p-20, e = 1 - y * (1 - y / 2 * (1 - y / 3));
-	if (x > 100)
-		return 0;
-	for (int i = 0; i < 20; i++)
-		e *= e;
-	return e;
-}
-
-static bool same_stack(const struct site *a, const struct site *b) {
-	return a->depth == b->depth && memcmp(a->frame, b->frame, a->depth * sizeof *a->frame) == 0;
-}
-
-/* What is sampled with probability p stands for 1 / p blocks. */
-static void add(struct origin *table, size_t size, const struct site *s) {
-	size_t i = s->depth != 0 ? (s->frame[0] ^ s->frame[s->depth / 2]) * 0x9e3779b97f4a7c15 >> 20 : 0;
-	for (i &= size - 1; table[i].site != NULL && !same_stack(table[i].site, s);)
-		i = (i + 1) & (size - 1);
-	double blocks = (double)s->live / (1 - exp_minus((double)max_size(s->size, 1) / (double)sample_mean()));
-	table[i].site = s;
-	table[i].blocks += blocks;
-	table[i].bytes += blocks * (double)s->size;
-}
 
 /* `*modulep`: the file that the frame before is told by, which is not repeated. */
 static void line_frame(struct line *l, uintptr_t frame, const void **modulep) {
@@ -62,22 +30,24 @@ static void line_frame(struct line *l, uintptr_t frame, const void **modulep) {
 	line_ptr(l, (const void *)((uintptr_t)at - (uintptr_t)(named ? info.dli_saddr : info.dli_fbase)));
 }
 
-static void line_estimate(struct line *l, const struct origin *o) {
+static void line_estimate(struct line *l, const struct estimate *e) {
 	line_begin(l);
 	line_str(l, "not freed: about ");
-	line_dec(l, (uint64_t)o->bytes);
+	line_dec(l, real_to_size(e->bytes));
 	line_str(l, " bytes in ");
-	line_dec(l, (uint64_t)(o->blocks + 0.5));
+	line_dec(l, real_to_size(e->blocks + 0.5));
 	line_str(l, " blocks");
 }
 
-static void say_all(const struct origin *table, size_t size, size_t samples) {
+static void say_all(void) {
 	struct line l;
 	char path[sizeof l.text] = "";
-	struct origin all = { NULL, 0, 0 };
-	for (size_t i = 0; i < size; i++) {
-		all.blocks += table[i].blocks;
-		all.bytes += table[i].bytes;
+	struct estimate all = { 0, 0 };
+	size_t samples = 0;
+	for (const struct site *s = sample_sites(); s != NULL; s = s->next) {
+		samples += s->samples;
+		all.blocks += s->live.blocks;
+		all.bytes += s->live.bytes;
 	}
 	line_estimate(&l, &all);
 	line_str(&l, " in all, by ");
@@ -88,45 +58,30 @@ static void say_all(const struct origin *table, size_t size, size_t samples) {
 	line_write(&l);
 }
 
-static void say(const struct origin *o) {
+static void say(const struct site *s) {
 	struct line l;
-	line_estimate(&l, o);
+	line_estimate(&l, &s->live);
 	const void *module = NULL;
-	for (unsigned i = 0; i < o->site->depth && l.len < sizeof l.text - FRAME_ROOM; i++) {
+	for (unsigned i = 0; i < s->depth && l.len < sizeof l.text - FRAME_ROOM; i++) {
 		line_str(&l, i == 0 ? " from " : " < ");
-		line_frame(&l, o->site->frame[i], &module);
+		line_frame(&l, s->frame[i], &module);
 	}
 	line_write(&l);
 }
 
-static struct origin *largest(struct origin *table, size_t size) {
-	struct origin *most = &table[0];
-	for (size_t i = 1; i < size; i++)
-		if (table[i].bytes > most->bytes)
-			most = &table[i];
-	return most->bytes > 0 ? most : NULL;
+static double bytes_of(const struct site *s) {
+	return s != NULL ? s->live.bytes : 0;
 }
 
 void profile_report(void) {
-	size_t count = 0, samples = 0, size;
-	for (const struct site *s = sample_sites(); s != NULL; s = s->next)
-		count += s->live != 0;
-	size = next_pow2(max_size(2 * count, 1024)); /* whole pages */
-	struct origin *table = os_map(NULL, size * sizeof *table);
-	if (table == NULL)
-		return;
-	/* Other threads may make more of them live meanwhile: the table has no room for those. */
-	for (const struct site *s = sample_sites(); s != NULL && count > 0; s = s->next)
-		if (s->live != 0) {
-			add(table, size, s);
-			samples += s->live;
-			count--;
-		}
-	say_all(table, size, samples);
-	struct origin *o;
-	for (int i = 0; i < SHOWN && (o = largest(table, size)) != NULL; i++) {
-		say(o);
-		o->bytes = 0;
+	const struct site *top[SHOWN + 1] = { NULL }; /* by bytes, and what drops out */
+	say_all();
+	for (const struct site *s = sample_sites(); s != NULL; s = s->next) {
+		int i = SHOWN;
+		for (; i > 0 && bytes_of(top[i - 1]) < bytes_of(s); i--)
+			top[i] = top[i - 1];
+		top[i] = s;
 	}
-	os_unmap(table, size * sizeof *table);
+	for (int i = 0; i < SHOWN && bytes_of(top[i]) > 0; i++)
+		say(top[i]);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 
+#include "base/bits.h"
 #include "base/report.h"
+#include "front/sampling.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
 #include "os/os.h"
@@ -39,14 +41,23 @@ struct counts {
 	size_t live, live_bytes, total, total_bytes;
 };
 
-/* `live` is never more than `total`, which is read second. */
+/* Readers take all blocks of a line for as large as the mean one, and divide by that one's chance. So we multiply by
+   it: of blocks of one size that gives the samples there are, of several more. */
+static void add_estimate(size_t *blocksp, size_t *bytesp, const struct estimate *e) {
+	double blocks, bytes;
+	__atomic_load(&e->blocks, &blocks, __ATOMIC_RELAXED);
+	__atomic_load(&e->bytes, &bytes, __ATOMIC_RELAXED);
+	if (blocks <= 0)
+		return;
+	double chance = sampling_chance(bytes / blocks / size_to_real(sample_mean()));
+	*blocksp += real_to_size(blocks * chance + 0.5);
+	*bytesp += real_to_size(bytes * chance + 0.5);
+}
+
+/* What lives is read first: it is part of the total. */
 static void add_site(struct counts *c, const struct site *s) {
-	size_t live = __atomic_load_n(&s->live, __ATOMIC_RELAXED);
-	size_t total = __atomic_load_n(&s->total, __ATOMIC_RELAXED);
-	c->live += live;
-	c->live_bytes += live * s->size;
-	c->total += total;
-	c->total_bytes += total * s->size;
+	add_estimate(&c->live, &c->live_bytes, &s->live);
+	add_estimate(&c->total, &c->total_bytes, &s->total);
 }
 
 static void line_counts(struct line *l, const struct counts *c) {

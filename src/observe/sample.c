@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/bits.h"
 #include "front/alloc.h"
 #include "front/locked_heap.h"
 #include "front/sampling.h"
@@ -10,7 +11,10 @@
 #include "os/os.h"
 #include "space/meta.h"
 
-enum { TABLE_BITS = 15, TABLE = 1 << TABLE_BITS };
+enum {
+	SITE_BITS = 15, SITE_CHAINS = 1 << SITE_BITS,
+	FIRST_BITS = 15, /* of the blocks' chains */
+};
 
 struct block {
 	struct block *next; /* of the same hash, or unused */
@@ -20,22 +24,29 @@ struct block {
 	const struct heap *by; /* who has given it out; NULL: that does not matter */
 	unsigned sc;
 	struct mark mark;   /* goes back to that heap */
+	struct estimate is; /* what it stands for */
 };
 
-/* By hash. Chains are under the lock; whether one is empty may be asked without. */
+/* By hash: twice as many chains as blocks at least, if there is memory, so that most of what is freed finds an empty
+   one. Chains are under the lock; whether one is empty may be asked without. */
 struct sample_blocks {
-	struct block *chain[TABLE];
-	struct site *sites[TABLE];
+	unsigned bits; /* 2^bits chains; constant */
+	struct block *chain[];
 };
+
+static_assert(STACK_MOST >> 6 == 0, "the sixth cut leaves no frame, as sample.h says");
 
 struct sample_blocks *hak_sample_blocks;
 
 static struct {
 	struct lock control;      /* guards starting and stopping */
-	struct lock lock;         /* guards the tables and the sites' counts */
+	struct lock lock;         /* guards the tables and the sites' numbers */
 	struct locked_heap *heap; /* sampled small blocks */
 	struct block *unused;
+	size_t blocks;            /* in chains */
+	struct site **alike;      /* SITE_CHAINS chains by hash */
 	_Atomic(struct site *) sites;
+	unsigned sites_made;
 	_Atomic size_t mean;      /* of the profile; 0: none */
 } sample;
 
@@ -52,23 +63,64 @@ bool sample_is_on(void) {
 	return atomic_load_explicit(&hak_sampling.mean, memory_order_relaxed) != 0;
 }
 
+/* ---- chains of blocks ---- */
+
+static uint64_t mix(uint64_t h, uint64_t value) {
+	return (h ^ value) * 0x9e3779b97f4a7c15;
+}
+
+static struct block **chain_in(struct sample_blocks *table, uintptr_t addr) {
+	return &table->chain[mix(0, addr >> 4) >> (64 - table->bits)];
+}
+
+static struct block **chain_of(uintptr_t addr) {
+	/* Acquire: `bits`. */
+	return chain_in(__atomic_load_n(&hak_sample_blocks, __ATOMIC_ACQUIRE), addr);
+}
+
+static size_t chains(void) {
+	return (size_t)1 << hak_sample_blocks->bits;
+}
+
+static void take_out_locked(struct block **at) {
+	struct block *b = *at;
+	__atomic_store_n(at, b->next, __ATOMIC_RELAXED);
+	b->next = sample.unused;
+	sample.unused = b;
+	sample.blocks--;
+}
+
+/* Twice as many, or the first ones. False: no memory. Under the lock, once there are any. The old heads stay, for who
+   looks at them without the lock: whatever is in a chain there is found not to be empty. */
+static bool add_chains(void) {
+	struct sample_blocks *old = hak_sample_blocks;
+	unsigned bits = old != NULL ? old->bits + 1 : FIRST_BITS;
+	struct sample_blocks *table = os_map(NULL, (sizeof *table->chain << bits) + GRANULE);
+	if (table == NULL)
+		return false;
+	table->bits = bits;
+	for (size_t i = 0; old != NULL && i < chains(); i++)
+		for (struct block *b = old->chain[i], *next; b != NULL; b = next) {
+			struct block **chain = chain_in(table, b->addr);
+			next = b->next;
+			b->next = *chain;
+			*chain = b;
+		}
+	/* Release: all of it, and what else was prepared. */
+	__atomic_store_n(&hak_sample_blocks, table, __ATOMIC_RELEASE);
+	return true;
+}
+
 /* ---- on and off ---- */
 
 static bool prepare_locked(const void *caller) {
 	if (sample_has_blocks())
 		return true;
-	struct sample_blocks *blocks = os_map(NULL, sizeof *blocks);
-	if (blocks == NULL)
-		return false;
+	if (sample.alike == NULL)
+		sample.alike = os_map(NULL, SITE_CHAINS * sizeof *sample.alike);
 	if (sample.heap == NULL)
 		sample.heap = locked_heap_new();
-	if (sample.heap == NULL || !stack_prepare(caller)) {
-		os_unmap(blocks, sizeof *blocks);
-		return false;
-	}
-	/* Release: what was prepared. */
-	__atomic_store_n(&hak_sample_blocks, blocks, __ATOMIC_RELEASE);
-	return true;
+	return sample.alike != NULL && sample.heap != NULL && stack_prepare(caller) && add_chains();
 }
 
 bool sample_prepare(const void *caller) {
@@ -78,18 +130,20 @@ bool sample_prepare(const void *caller) {
 	return done;
 }
 
+static void set(struct estimate *e, double blocks, double bytes) {
+	__atomic_store(&e->blocks, &blocks, __ATOMIC_RELAXED);
+	__atomic_store(&e->bytes, &bytes, __ATOMIC_RELAXED);
+}
+
 static void forget_all(void) {
 	lock_acquire(&sample.lock);
-	for (unsigned i = 0; i < TABLE; i++)
-		for (struct block *b = hak_sample_blocks->chain[i], *next; b != NULL; b = next) {
-			next = b->next;
-			b->next = sample.unused;
-			sample.unused = b;
-			__atomic_store_n(&hak_sample_blocks->chain[i], next, __ATOMIC_RELAXED);
-		}
+	for (size_t i = 0; i < chains(); i++)
+		while (hak_sample_blocks->chain[i] != NULL)
+			take_out_locked(&hak_sample_blocks->chain[i]);
 	for (struct site *s = atomic_load_explicit(&sample.sites, memory_order_relaxed); s != NULL; s = s->next) {
-		__atomic_store_n(&s->live, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&s->total, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->samples, 0, __ATOMIC_RELAXED);
+		set(&s->live, 0, 0);
+		set(&s->total, 0, 0);
 	}
 	lock_release(&sample.lock);
 }
@@ -130,7 +184,8 @@ bool sample_holds_locks(void) {
 }
 
 void sample_after_fork(void) {
-	/* Chains and lists grow and shrink at one end by one store: whoever was amid that lost a node. */
+	/* Chains and lists grow and shrink at one end by one store: whoever was amid that lost a node, and whoever
+	   was amid making more chains lost blocks that are not there yet, which live in the profile from here on. */
 	lock_reset(&sample.control);
 	lock_reset(&sample.lock);
 	stack_after_fork();
@@ -138,50 +193,42 @@ void sample_after_fork(void) {
 
 /* ---- sites ---- */
 
-static uint64_t mix(uint64_t h, uint64_t value) {
-	return (h ^ value) * 0x9e3779b97f4a7c15;
-}
-
-static uint64_t hash_of(size_t size, const struct stack *stack) {
-	uint64_t h = mix(0, size);
+static struct site **alike(const struct stack *stack) {
+	uint64_t h = 0;
 	for (unsigned i = 0; i < stack->depth; i++)
 		h = mix(h ^ h >> 32, stack->frame[i]);
-	return h;
+	return &sample.alike[h >> (64 - SITE_BITS)];
 }
 
-static bool is_site(const struct site *s, uint64_t hash, size_t size, const struct stack *stack) {
-	return s->hash == hash && s->size == size && s->depth == stack->depth &&
-		memcmp(s->frame, stack->frame, stack->depth * sizeof *s->frame) == 0;
-}
-
-static struct site *new_site_locked(struct site **chain, uint64_t hash, size_t size, const struct stack *stack) {
+static struct site *new_site_locked(struct site **chain, const struct stack *stack) {
 	size_t frames = stack->depth * sizeof *stack->frame;
 	struct site *s = meta_alloc(sizeof *s + frames);
 	if (s == NULL)
 		return NULL;
 	*s = (struct site){ .next = atomic_load_explicit(&sample.sites, memory_order_relaxed),
-	                    .next_alike = *chain, .hash = hash, .size = size, .depth = stack->depth };
+	                    .next_alike = *chain, .depth = stack->depth };
 	memcpy(s->frame, stack->frame, frames);
 	*chain = s;
+	sample.sites_made++;
 	/* Release: all of it. */
 	atomic_store_explicit(&sample.sites, s, memory_order_release);
 	return s;
 }
 
-static struct site *site_locked(size_t size, const struct stack *stack) {
-	uint64_t hash = hash_of(size, stack);
-	struct site **chain = &hak_sample_blocks->sites[hash >> (64 - TABLE_BITS)];
-	for (struct site *s = *chain; s != NULL; s = s->next_alike)
-		if (is_site(s, hash, size, stack))
-			return s;
-	return new_site_locked(chain, hash, size, stack);
+/* Ends: there is one site of no frames at most. Cuts the stack. */
+static struct site *site_locked(struct stack *stack) {
+	for (unsigned cut = 0;; cut++) {
+		stack->depth = (unsigned)min_size(stack->depth, STACK_MOST >> cut);
+		struct site **chain = alike(stack);
+		for (struct site *s = *chain; s != NULL; s = s->next_alike)
+			if (s->depth == stack->depth && memcmp(s->frame, stack->frame, s->depth * sizeof *s->frame) == 0)
+				return s;
+		if (cut == sample.sites_made / SITES_STEP)
+			return new_site_locked(chain, stack);
+	}
 }
 
 /* ---- blocks ---- */
-
-static struct block **chain_of(uintptr_t addr) {
-	return &hak_sample_blocks->chain[mix(0, addr >> 4) >> (64 - TABLE_BITS)];
-}
 
 static struct block *new_block_locked(void) {
 	struct block *b = sample.unused;
@@ -191,9 +238,22 @@ static struct block *new_block_locked(void) {
 	return b;
 }
 
-static void count_locked(const struct block *b, size_t count) {
-	if (b->site != NULL)
-		__atomic_store_n(&b->site->live, b->site->live + count, __ATOMIC_RELAXED);
+static void add(struct estimate *e, int sign, const struct estimate *what) {
+	set(e, e->blocks + sign * what->blocks, e->bytes + sign * what->bytes);
+}
+
+/* `sign`: 1, or -1 if it is no longer. */
+static void count_locked(const struct block *b, int sign) {
+	struct site *s = b->site;
+	if (s == NULL)
+		return;
+	size_t samples = s->samples + (size_t)(sign * (ptrdiff_t)b->mark.weight);
+	__atomic_store_n(&s->samples, samples, __ATOMIC_RELAXED);
+	if (sign > 0)
+		add(&s->total, 1, &b->is);
+	add(&s->live, sign, &b->is);
+	if (samples == 0)
+		set(&s->live, 0, 0); /* sums of fractions need not come back to it */
 }
 
 static void add_locked(const struct block *what) {
@@ -203,28 +263,29 @@ static void add_locked(const struct block *what) {
 	*b = *what;
 	b->next = *chain;
 	__atomic_store_n(chain, b, __ATOMIC_RELAXED);
-	count_locked(b, b->mark.weight);
-	if (b->site != NULL)
-		__atomic_store_n(&b->site->total, b->site->total + b->mark.weight, __ATOMIC_RELAXED);
+	count_locked(b, 1);
+	size_t now = ++sample.blocks;
+	if (now >= chains() / 2 && is_pow2(now))
+		add_chains();
 }
 
 static void remove_locked(struct block **at) {
-	struct block *b = *at;
-	__atomic_store_n(at, b->next, __ATOMIC_RELAXED);
-	count_locked(b, -(size_t)b->mark.weight);
-	b->next = sample.unused;
-	sample.unused = b;
+	count_locked(*at, -1);
+	take_out_locked(at);
 }
 
-/* `what`: the block but for its site. */
+/* `what`: the block but for its site and what it stands for. */
 static void record(struct heap *h, struct block *what, size_t size, const void *caller) {
 	struct stack stack;
+	double bytes = size_to_real(max_size(size, 1)), mean = size_to_real(h->sampling->mean);
+	what->is.blocks = what->mark.weight / sampling_chance(bytes / mean);
+	what->is.bytes = what->is.blocks * bytes;
 	h->sampling->is_sampling = true;
 	stack_capture(&stack, caller);
 	stack_leave_out_own(&stack);
 	h->sampling->is_sampling = false;
 	lock_acquire(&sample.lock);
-	what->site = site_locked(size, &stack);
+	what->site = site_locked(&stack);
 	if (what->site != NULL)
 		add_locked(what);
 	lock_release(&sample.lock);
@@ -253,23 +314,20 @@ void *sample_alloc(struct heap *h, size_t size, size_t align, bool zero, const v
 	return p;
 }
 
-/* A block that has no mark. */
-static void record_if_due(struct heap *h, struct block b, size_t size, const void *caller) {
+/* What has no mark. */
+void sample_heap_block(struct heap *h, struct locked_heap *of, void *ptr, size_t size, const void *caller) {
+	struct block b = { .addr = (uintptr_t)ptr, .of = of };
 	if (sampling_next(h, 0, size, &b.mark) == SAMPLING_BLOCK)
 		record(h, &b, size, caller);
 }
 
-void sample_heap_block(struct heap *h, struct locked_heap *of, void *ptr, size_t size, const void *caller) {
-	record_if_due(h, (struct block){ .addr = (uintptr_t)ptr, .of = of }, size, caller);
-}
-
 void sample_freed(struct heap *h, const void *ptr) {
-	struct block **at = chain_of((uintptr_t)ptr), b = { .by = NULL };
+	struct block b = { .by = NULL };
 	/* Relaxed: who frees the block has it from whoever was given it after it was entered. */
-	if (HAK_LIKELY(__atomic_load_n(at, __ATOMIC_RELAXED) == NULL))
+	if (HAK_LIKELY(__atomic_load_n(chain_of((uintptr_t)ptr), __ATOMIC_RELAXED) == NULL))
 		return;
 	lock_acquire(&sample.lock);
-	for (; *at != NULL; at = &(*at)->next)
+	for (struct block **at = chain_of((uintptr_t)ptr); *at != NULL; at = &(*at)->next)
 		if ((*at)->addr == (uintptr_t)ptr) {
 			b = **at;
 			remove_locked(at);
@@ -283,12 +341,12 @@ void sample_freed(struct heap *h, const void *ptr) {
 void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, const void *caller) {
 	sample_freed(h, old);
 	if (h != NULL && h->sampling != NULL)
-		record_if_due(h, (struct block){ .addr = (uintptr_t)ptr }, size, caller);
+		sample_heap_block(h, NULL, ptr, size, caller);
 }
 
 void sample_heap_destroyed(const struct locked_heap *of) {
 	lock_acquire(&sample.lock);
-	for (unsigned i = 0; i < TABLE; i++)
+	for (size_t i = 0; i < chains(); i++)
 		for (struct block **at = &hak_sample_blocks->chain[i]; *at != NULL;)
 			if ((*at)->of == of)
 				remove_locked(at);

@@ -3,8 +3,16 @@
  * The heap profiler: where the blocks came from that live, and all that ever did, estimated from a sample
  * (front/sampling.h says which blocks are in it).
  *
- *   site    a size and a stack, and how many sampled blocks of that size came from there; kept for good
+ *   site    a stack, and the estimates of what came from there; kept for good
  *   block   a sampled block that lives, by its address
+ *
+ * A block of `size` bytes that is sampled with probability p stands for 1 / p blocks and size / p bytes: whatever
+ * sizes come together in a site, the expectation of its sums is what the program did.
+ *
+ * There are at most SITES_STEP * 6 + 1 sites. Once SITES_STEP have been made, a stack that is new counts by its
+ * innermost STACK_MOST / 2 frames, after as many more by half of that, and so on; in the end what is new counts in
+ * the site of no frames. So a program of very many stacks has whole ones in its profile, and short ones, and every
+ * sample.
  *
  * A sampled small block is one of the profiler's own locked heap, so whoever frees it, and whenever, does so
  * out of line. Sites are only ever added: whoever reads them needs no lock, and may do so in a signal
@@ -21,12 +29,19 @@
 
 struct locked_heap;
 
+enum { SITES_STEP = 8192 };
+
+struct estimate {
+	double blocks, bytes;
+};
+
+/* The numbers are written under the lock and read by anybody. */
 struct site {
 	struct site *next;       /* made before it; constant */
 	struct site *next_alike; /* under the lock */
-	uint64_t hash;
-	size_t size;             /* bytes asked for */
-	size_t live, total;      /* blocks, weighted; written under the lock, read by anybody */
+	size_t samples;          /* that live, weighted */
+	struct estimate live;    /* 0 if there are none */
+	struct estimate total;
 	unsigned depth;
 	uintptr_t frame[];
 };
@@ -53,7 +68,8 @@ void sample_off(void);
 /* alloc_block for a thread that is sampling. `caller`: the return address of our caller. */
 void *sample_alloc(struct heap *h, size_t size, size_t align, bool zero, const void *caller);
 
-/* A block of a first-class heap that has just been made, by the thread of `h`, which is sampling. */
+/* A block of a first-class heap that has just been made, by the thread of `h`, which is sampling. NULL `of`: another
+   that takes no mark. */
 void sample_heap_block(struct heap *h, struct locked_heap *of, void *ptr, size_t size, const void *caller);
 
 /* NULL: nothing was ever sampled. */
