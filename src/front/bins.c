@@ -33,7 +33,7 @@ static bool has_array(struct heap *h, unsigned sc) {
 void bin_resize(struct heap *h, unsigned sc, unsigned capacity) {
 	struct heap_class *hc = &h->classes[sc];
 	bool fits = hc->end == NULL || capacity <= hc->length;
-	if (!fits && !make_array(h, sc, policy_max_capacity(sc)))
+	if (!fits && !make_array(h, sc, policy_array_length(sc, capacity)))
 		return;
 	hc->capacity = (uint16_t)capacity; /* only now: it never exceeds the array's length */
 	bin_reset(h, sc);

@@ -3,10 +3,10 @@
  * Bins beyond the fast paths: the arrays they are in, and how they are filled, emptied and grow. All need what
  * front/heap.h asks of whoever touches a heap.
  *
- * A class gets its array with its first refill or free, and a second one, as long as it may ever need, when the bin
- * grows; entries never move but when the older half of a full bin goes home. Meanwhile, and while it is filled, the
- * bin refuses what the owner's signal handlers free, which goes another way. Between any other two stores they may
- * free, as long as the bin has room: at worst their block is lost.
+ * A class gets its array with its first refill or free, a second one when the bin grows, and a third one, as long as
+ * it may ever need, if it grows on; entries never move but when the older half of a full bin goes home. Meanwhile, and
+ * while it is filled, the bin refuses what the owner's signal handlers free, which goes another way. Between any other
+ * two stores they may free, as long as the bin has room: at worst their block is lost.
  *
  * What other threads freed comes back as a list, which is left as it is: its blocks are in those threads' caches, and
  * the processor waits for many of them at a time only if each is asked for when it is needed.

@@ -13,6 +13,7 @@ enum {
 	MIN_BLOCKS = 32,
 	INITIAL_BLOCKS = 64,
 	MAX_BLOCKS = 2048,
+	GROWN_BLOCKS = 256, /* few bins outgrow that; arrays as long as any may need would be a page or two for each */
 	CARVE_BYTES = 4096, /* touch one page at a time */
 
 	ALL_BANDS = 0xfe,
@@ -144,6 +145,11 @@ unsigned policy_max_capacity(unsigned sc) {
 	if (hak_settings.cache_blocks != 0)
 		return hak_settings.cache_blocks;
 	return clamp_blocks(MAX_BYTES, sc, MAX_BLOCKS);
+}
+
+unsigned policy_array_length(unsigned sc, unsigned capacity) {
+	unsigned most = policy_max_capacity(sc);
+	return capacity <= GROWN_BLOCKS ? (unsigned)min_size(most, GROWN_BLOCKS) : most;
 }
 
 /* Bytes by which the bins of all bands together may grow for the sake of this one. */

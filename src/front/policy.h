@@ -64,6 +64,9 @@ unsigned policy_warm_slabs(const struct policy *p, unsigned sc);
 unsigned policy_initial_capacity(unsigned sc);
 unsigned policy_max_capacity(unsigned sc);
 
+/* Entries of the array for a bin of class `sc` that outgrew the one it had, now that it may hold `capacity` blocks. */
+unsigned policy_array_length(unsigned sc, unsigned capacity);
+
 /* Blocks to add to a bin that is too small; they count as grown. */
 unsigned policy_growth(struct policy *p, unsigned sc, unsigned capacity);
 

@@ -18,6 +18,25 @@ static void capacity_any_class_within_bounds(void **state)
 	assert_true(policy_initial_capacity(1) < policy_max_capacity(1));
 }
 
+/* Few arrays, since what the last one held is not used again; and a short one first. */
+static void array_of_grown_bin_comes_twice_at_most(void **state)
+{
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		unsigned most = policy_max_capacity(sc), length = policy_initial_capacity(sc), arrays = 0;
+		for (unsigned capacity = length; capacity < most;) {
+			capacity = capacity * 2 < most ? capacity * 2 : most;
+			if (capacity <= length)
+				continue;
+			length = policy_array_length(sc, capacity);
+			assert_true(length >= capacity && length <= most);
+			assert_true(arrays != 0 || length <= 256);
+			arrays++;
+		}
+		assert_int_equal(length, most);
+		assert_true(arrays <= 2);
+	}
+}
+
 static void capacity_fixed_by_setting_stays(void **state)
 {
 	struct policy p;
@@ -252,6 +271,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(capacity_any_class_within_bounds),
+		cmocka_unit_test(array_of_grown_bin_comes_twice_at_most),
 		cmocka_unit_test(capacity_fixed_by_setting_stays),
 		cmocka_unit_test(growth_repeated_reaches_maximum),
 		cmocka_unit_test(growth_all_classes_bounded_in_bytes),
