@@ -137,7 +137,7 @@ struct heap *heap_acquire(struct bin *bins, bool locked) {
 	return h;
 }
 
-void heap_count_ops(struct heap *h, struct bin *visible) {
+HAK_COLD void heap_count_ops(struct heap *h, struct bin *visible) {
 	if (h->ops == NULL)
 		h->ops = meta_alloc(sizeof *h->ops);
 	if (h->ops == NULL)
@@ -509,7 +509,7 @@ void heap_destroy_slabs(struct heap *h) {
 	put_idle(h);
 }
 
-void heap_call_threads(bool try) {
+HAK_COLD void heap_call_threads(bool try) {
 	if (hak_settings.secure != 0)
 		return; /* all of them do, always; `bins` are not threads' */
 	if (!try)

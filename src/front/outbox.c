@@ -36,7 +36,7 @@ void outbox_add(struct outbox *o, struct slab *s, uintptr_t block) {
 	o->used++;
 }
 
-void outbox_flush(struct outbox *o) {
+HAK_EVERYDAY void outbox_flush(struct outbox *o) {
 	for (unsigned i = 0; i < OUTBOX_SLOTS && o->used > 0; i++)
 		if (o->slot[i].slab != NULL)
 			post_slot(o, &o->slot[i]);

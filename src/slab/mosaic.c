@@ -313,7 +313,7 @@ uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset) {
 	return GRANULE;
 }
 
-void mosaic_seal(struct slab *s) {
+HAK_COLD void mosaic_seal(struct slab *s) {
 	struct mosaic *m = slab_mosaic(s);
 	unsigned held = 0;
 	for (unsigned unit = 0; unit < MOSAIC_UNITS; unit++) {

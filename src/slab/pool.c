@@ -5,6 +5,9 @@
 
 HAK_LAST_IN_BSS struct pool hak_pools[SC_COUNT];
 
+/* Has any slab been published? Until then nobody needs to look at the pools, which are on a page of their own. */
+static bool has_begun;
+
 /* Takes the lock. */
 static void enter(struct pool *p) {
 	bool waited = !lock_try(&p->lock);
@@ -38,7 +41,7 @@ static bool unpublish(struct slab *s) {
 	return true;
 }
 
-static void unpublish_if_class(struct slab *s, void *arg) {
+static HAK_COLD void unpublish_if_class(struct slab *s, void *arg) {
 	if (index_of(s) != *(unsigned *)arg)
 		return;
 	s->pool_link = (struct list_node){ 0 };
@@ -46,15 +49,15 @@ static void unpublish_if_class(struct slab *s, void *arg) {
 		unpublish(s);
 }
 
-void pool_reset(unsigned sc) {
+HAK_COLD void pool_reset(unsigned sc) {
 	hak_pools[sc].slabs.first = NULL;
 	hak_pools[sc].count = 0;
 	slab_for_each(unpublish_if_class, &sc);
 }
 
 unsigned pool_count(unsigned sc) {
-	/* Relaxed: a slab published this moment is found the next time. */
-	return __atomic_load_n(&hak_pools[sc].count, __ATOMIC_RELAXED);
+	/* Relaxed, both: a slab published this moment is found the next time. */
+	return __atomic_load_n(&has_begun, __ATOMIC_RELAXED) ? __atomic_load_n(&hak_pools[sc].count, __ATOMIC_RELAXED) : 0;
 }
 
 static void set_count(struct pool *p, unsigned n) {
@@ -93,7 +96,7 @@ static enum fate try_publish(struct slab *s) {
 	return fate;
 }
 
-void pool_repair(struct slab *s) {
+HAK_COLD void pool_repair(struct slab *s) {
 	if (unpublish(s))
 		pool_publish(s);
 	else
@@ -107,6 +110,7 @@ void pool_publish(struct slab *s) {
 	if (fate == PUBLISHED) {
 		list_push(&p->slabs, &s->pool_link);
 		p->counters.published += HAK_STATS;
+		__atomic_store_n(&has_begun, true, __ATOMIC_RELAXED);
 		set_count(p, p->count + 1);
 	}
 	lock_release(&p->lock);

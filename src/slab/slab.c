@@ -162,7 +162,7 @@ void slab_set_tag(struct slab *s, uint32_t owner_tag) {
 	pagemap_set(s->base, 1, owner_tag | code, s);
 }
 
-void slab_rebuild(void) {
+HAK_COLD void slab_rebuild(void) {
 	unsigned made = slabs.made;
 	slabs.free.first = NULL;
 	for (struct slab_chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
@@ -171,7 +171,7 @@ void slab_rebuild(void) {
 				list_push(&slabs.free, &c->slab[i].all);
 }
 
-void slab_for_each(void (*visit)(struct slab *s, void *arg), void *arg) {
+HAK_COLD void slab_for_each(void (*visit)(struct slab *s, void *arg), void *arg) {
 	unsigned made = slabs.made;
 	for (struct slab_chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
 		for (unsigned i = 0; i < made; i++)

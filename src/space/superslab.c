@@ -293,7 +293,7 @@ size_t superslab_release_empty(void) {
 	return release_empty(&space.plain) + release_empty(&space.huge);
 }
 
-void superslab_rebuild(void) {
+HAK_COLD void superslab_rebuild(void) {
 	purge_reset();
 	space.plain = space.huge = (struct kind){ 0 }; /* regions may be half updated: given up */
 	space.unused.first = NULL;
@@ -341,7 +341,7 @@ static const char *check_one(const struct superslab *ss) {
 	return NULL;
 }
 
-const char *superslab_check(void) {
+HAK_COLD const char *superslab_check(void) {
 	size_t superslabs = 0, live = 0, dirty = 0;
 	const char *wrong = NULL;
 	space_acquire();
