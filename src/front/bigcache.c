@@ -445,7 +445,7 @@ static size_t count_binned(void) {
 	return n;
 }
 
-const char *bigcache_check(void) {
+HAK_COLD const char *bigcache_check(void) {
 	const char *wrong = NULL;
 	size_t granules = 0, count = 0;
 	lock_acquire(&cache.lock);

@@ -130,7 +130,7 @@ static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
 		return NULL;
 	if (pocket != NULL)
 		pocket_yield(pocket, large_granules(size));
-	if (!span_alloc(large_granules(size), SPAN_ROOMY, &l->span)) {
+	if (!span_alloc(large_granules(size), SPAN_ROOMY, size, &l->span)) {
 		large_put_descriptor(l);
 		return NULL;
 	}

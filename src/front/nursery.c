@@ -21,7 +21,7 @@ size_t nursery_used(void) {
 
 static bool make(void) {
 	struct span span;
-	if (!span_alloc(1, SPAN_DENSE, &span))
+	if (!span_alloc(1, SPAN_DENSE, 0, &span))
 		return false;
 	if (!span.zero)
 		memset(span.base, 0, NURSERY_BYTES);

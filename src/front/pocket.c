@@ -185,7 +185,7 @@ static const char *check_sort(const struct pocket *p, enum pocket_sort sort) {
 	return granules == p->shelf[sort].granules ? NULL : "the sum over a pocket is wrong";
 }
 
-const char *pocket_check(const struct pocket *p) {
+HAK_COLD const char *pocket_check(const struct pocket *p) {
 	const char *wrong = check_sort(p, POCKET_PIECES);
 	return wrong != NULL ? wrong : check_sort(p, POCKET_SPANS);
 }

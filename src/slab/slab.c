@@ -112,7 +112,7 @@ struct slab *slab_new(unsigned sc, bool is_first) {
 	/* Mid blocks leave pages unused: their classes are up to three pages apart. */
 	bool is_roomy = is_first || c->size > SC_SMALL_MAX;
 	struct span span;
-	if (!span_alloc(1, is_roomy ? SPAN_ROOMY : SPAN_DENSE, &span)) {
+	if (!span_alloc(1, is_roomy ? SPAN_ROOMY : SPAN_DENSE, c->size, &span)) {
 		put_descriptor(s);
 		return NULL;
 	}

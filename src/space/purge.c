@@ -21,7 +21,10 @@ static struct {
 	unsigned events;      /* since the last look at the clock */
 	uint64_t now_ms;      /* as of the last look */
 	unsigned regret;
-	uint64_t regret_ms;   /* when regret last changed */
+	uint64_t regret_ms;   /* when regret last changed, or was confirmed */
+	bool breathes;        /* what was given back was wanted again for blocks of the same size */
+	size_t most;          /* granules in use and dirty ones together, since regret_ms; */
+	size_t high, low;     /* dirty ones alone */
 	uint64_t refused_ms;  /* when the system last refused all; 0: never */
 	size_t stuck;         /* dirty granules that it refused, as locked pages are */
 	uint64_t stuck_ms;    /* when */
@@ -44,13 +47,24 @@ static uint32_t dirty_mask(const struct superslab *ss) {
 	return ss->free & ~ss->zero;
 }
 
+static size_t in_use(void) {
+	return hak_space.live + space_big();
+}
+
+/* While the program breathes, and uses again what is dirty, regret lasts. */
+static void review_regret(void) {
+	purge.breathes &= purge.high >= PURGE_FLOOR / GRANULE && purge.low < PURGE_FLOOR / GRANULE;
+	purge.regret -= !purge.breathes;
+	purge.regret_ms = purge.now_ms;
+	purge.high = purge.low = hak_space.dirty;
+	purge.most = in_use() + hak_space.dirty;
+}
+
 static void look_at_clock(void) {
 	purge.events = 0;
 	purge.now_ms = os_now_ms();
-	if (purge.regret > 0 && purge.now_ms - purge.regret_ms >= PURGE_REGRET_MS) {
-		purge.regret--;
-		purge.regret_ms = purge.now_ms;
-	}
+	if (purge.regret > 0 && purge.now_ms - purge.regret_ms >= PURGE_REGRET_MS)
+		review_regret();
 	if (purge.now_ms - purge.stuck_ms >= BACKOFF)
 		purge.stuck = 0;
 }
@@ -103,16 +117,24 @@ void purge_regret(struct superslab *ss) {
 	hak_space.regrets++;
 }
 
+void purge_note_breath(void) {
+	purge.breathes = true;
+}
+
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
 	/* Relaxed: a count. */
 	if (hak_settings.tiny_profile == TINY_LARSON_GUARD)
 		return __atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED) * SUPERSLAB_GRANULES;
-	size_t live = hak_space.live + space_big(), ceiling = PURGE_CEILING / GRANULE;
-	size_t least = max_size(PURGE_FLOOR / GRANULE, live / 4);
+	size_t live = in_use(), ceiling = PURGE_CEILING / GRANULE;
+	size_t least = max_size(PURGE_FLOOR / GRANULE, live / 4), wanted = least << purge.regret;
+	if (purge.breathes) {
+		ceiling = max_size(ceiling, min_size(purge.most, PURGE_BREATH / GRANULE));
+		wanted = ceiling;
+	}
 	size_t room = ceiling > live ? ceiling - live : 0;
-	return max_size(least, min_size(least << purge.regret, room));
+	return max_size(least, min_size(wanted, room));
 }
 
 /* Will anything be purged at all? */
@@ -239,13 +261,20 @@ void purge_note_burst(void) {
 static void purge_excess_locked(void) {
 	/* What the system refused is no reason to keep nothing else. */
 	size_t allowed = allowance() + min_size(purge.stuck, hak_space.dirty);
-	if (hak_space.dirty <= allowed || !may_purge())
+	bool is_excess = hak_space.dirty > allowed;
+	/* What a program keeps because it breathes must go as well if it stops. */
+	bool is_kept = purge.breathes && hak_space.dirty > PURGE_CEILING / GRANULE;
+	if ((is_excess || is_kept) && has_duty())
+		purge_note_burst();
+	if (!is_excess || !may_purge())
 		return;
-	purge_note_burst();
 	purge_until(allowed - allowed / 8, 0);
 }
 
 void purge_after_free_locked(void) {
+	purge.most = max_size(purge.most, in_use() + hak_space.dirty);
+	purge.high = max_size(purge.high, hak_space.dirty);
+	purge.low = min_size(purge.low, hak_space.dirty);
 	if (++purge.events >= CLOCK_EVERY) {
 		look_at_clock();
 		apply_age();

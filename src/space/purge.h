@@ -7,7 +7,9 @@
  *   - age: what has been dirty for longer than the decay (HAKMEM_PURGE_DELAY) goes.
  * The allowance is max(PURGE_FLOOR, live / 4). Regret keeps it from hurting programs that breathe: using
  * memory again that was purged less than a second ago doubles it, as long as live and dirty memory
- * together stay below PURGE_CEILING; a quiet second halves it.
+ * together stay below PURGE_CEILING; a quiet second halves it. If it was wanted again for blocks of the same size,
+ * the program does the same again and again: then both together may be what they were in the last second, up to
+ * PURGE_BREATH, as long as each second all but the floor of what is dirty is used again.
  *
  * What the system refuses to take, as it does locked pages, is passed over, and tried again a second later.
  *
@@ -27,6 +29,7 @@
 
 #define PURGE_FLOOR ((size_t)8 << 20)
 #define PURGE_CEILING ((size_t)64 << 20)
+#define PURGE_BREATH ((size_t)256 << 20)
 #define PURGE_HEAP ((size_t)16 << 20)
 /* ms: what was given back less than this ago was given back too early, and so long regret lasts. BigCache
    goes by it as well. */
@@ -48,6 +51,9 @@ void purge_after_fork(bool purger_is_gone);
 /* Clean granules of a SuperSlab that was once purged are used again. */
 void purge_regret(struct superslab *ss);
 
+/* And for blocks of the size that was there before. Under the lock. */
+void purge_note_breath(void);
+
 /* Applies both rules; looks at the clock now and then only. */
 void purge_after_free_locked(void);
 
@@ -67,8 +73,8 @@ bool purge_all(size_t keep);
 bool purge_release_empty(void);
 
 /*
- * Bursts: so much was freed that the rule of amount gave some of it back. The rest is due when the decay is
- * over, but a program may come by no slow path by then (front/watch.h).
+ * Bursts: so much was freed that the rule of amount gave some of it back, or would if the program did not breathe. The
+ * rest is due when the decay is over, but a program may come by no slow path by then (front/watch.h).
  */
 struct purge_bursts {
 	_Atomic uint32_t count;   /* not counted while one is no older than half the decay */

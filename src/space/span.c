@@ -66,15 +66,25 @@ HAK_NOINLINE static struct superslab *take_locked(size_t granules, enum span_use
 	return *grownp ? superslab_take(granules, use, firstp, zerop) : ss;
 }
 
-bool span_alloc(size_t granules, enum span_use use, struct span *span) {
+/* Did it hold blocks of that size when it was last in use? */
+HAK_COLD static bool held_likewise(uintptr_t base, size_t granules, size_t size) {
+	struct pagemap_entry e = pagemap_lookup(base);
+	size_t last = (size_t)e.desc;
+	return e.tag == TAG_LARGE_FREED ? (last + GRANULE - 1) >> GRANULE_SHIFT == granules : size != 0 && last == size;
+}
+
+bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span) {
 	if (!hak_settings.use_superslab)
 		return alloc_alone(granules, span);
 	unsigned first;
 	bool zero, grown;
 	space_acquire();
+	size_t regrets = hak_space.regrets;
 	struct superslab *ss = take_locked(granules, use, &first, &zero, &grown);
 	if (ss == NULL && use == SPAN_ROOMY) /* rather among huge pages than not at all */
 		ss = take_locked(granules, SPAN_DENSE, &first, &zero, &grown);
+	if (hak_space.regrets != regrets && held_likewise(ss->base + first * GRANULE, granules, size))
+		purge_note_breath();
 	lock_release(space_lock());
 	if (ss == NULL)
 		return false;

@@ -289,7 +289,7 @@ static size_t release_empty(struct kind *kind) {
 	return n;
 }
 
-size_t superslab_release_empty(void) {
+HAK_COLD size_t superslab_release_empty(void) {
 	return release_empty(&space.plain) + release_empty(&space.huge);
 }
 

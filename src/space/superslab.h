@@ -49,8 +49,9 @@ struct span {
    rest resident, too. */
 enum span_use { SPAN_DENSE, SPAN_ROOMY };
 
-/* 1..SUPERSLAB_GRANULES granules, tagged TAG_FREE. False: out of memory. Thread-safe. */
-bool span_alloc(size_t granules, enum span_use use, struct span *span);
+/* 1..SUPERSLAB_GRANULES granules, tagged TAG_FREE, for blocks of `size` bytes, if that is known, else 0. False: out of
+   memory. Thread-safe. */
+bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span);
 
 /* Takes a span back; what lies behind its first `touched` bytes reads as zero. Thread-safe. */
 void span_free(const struct span *span, size_t touched);

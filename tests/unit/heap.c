@@ -385,7 +385,7 @@ static void tick_hides_bins(void **state)
 	take(0, 1);
 	free_here(blocks[0]);
 	heap->looked = 0;
-	assert_true(span_alloc(1, SPAN_DENSE, &span));
+	assert_true(span_alloc(1, SPAN_DENSE, 0, &span));
 	span_free(&span, GRANULE);
 	(void)fixture_take(heap, SC - 1);
 	assert_true(heap->looked != 0);

@@ -140,7 +140,7 @@ static void metadata_lies_between_inaccessible_pages(void **state)
 	/* The second region: the process is no longer small. */
 	for (unsigned i = 0; i < 2 * SUPERSLAB_GRANULES + 1; i++) {
 		struct span span;
-		assert_true(span_alloc(1, SPAN_DENSE, &span));
+		assert_true(span_alloc(1, SPAN_DENSE, 0, &span));
 	}
 	before = meta_alloc(64);
 	after = meta_alloc(HAK_MIB);

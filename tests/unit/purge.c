@@ -19,6 +19,7 @@ enum {
 };
 
 static struct span spans[MANY];
+static size_t block_size; /* of what is said to be in them; 0: is not said */
 
 static int start_empty(void **state)
 {
@@ -30,13 +31,15 @@ static int start_empty(void **state)
 static void take(unsigned from, unsigned to)
 {
 	for (unsigned i = from; i < to; i++)
-		assert_true(span_alloc(SPAN, SPAN_DENSE, &spans[i]));
+		assert_true(span_alloc(SPAN, SPAN_DENSE, block_size, &spans[i]));
 }
 
 static void give_back(unsigned from, unsigned to)
 {
-	for (unsigned i = from; i < to; i++)
+	for (unsigned i = from; i < to; i++) {
+		spans[i].last_size = block_size;
 		span_free(&spans[i], SPAN * GRANULE);
+	}
 }
 
 /* First in the program: the clock has never been looked at. */
@@ -172,11 +175,11 @@ static void purged_memory_reads_zero(void **state)
 {
 	struct span keep, span;
 
-	assert_true(span_alloc(1, SPAN_DENSE, &keep) && span_alloc(8, SPAN_DENSE, &span));
+	assert_true(span_alloc(1, SPAN_DENSE, 0, &keep) && span_alloc(8, SPAN_DENSE, 0, &span));
 	memset(span.base, 0xa5, 8 * GRANULE);
 	span_free(&span, 8 * GRANULE);
 	purge_all(0);
-	assert_true(span_alloc(8, SPAN_DENSE, &span));
+	assert_true(span_alloc(8, SPAN_DENSE, 0, &span));
 	assert_true(span.zero);
 	assert_true(bytes_are(span.base, 8 * GRANULE, 0));
 	span_free(&span, 0);
@@ -201,6 +204,38 @@ static void reuse_of_purged_memory_is_regretted(void **state)
 	take(0, MANY);
 	give_back(0, MANY);
 	assert_true(hak_space.dirty <= PURGE_CEILING / GRANULE);
+}
+
+/* Blocks of one size again and again: all is kept, beyond the ceiling, until it is no longer used. Of another size each
+   time, which leaves other pages unused: the ceiling holds. */
+static void what_is_used_again_and_again_is_kept(void **state)
+{
+	size_t purged;
+
+	for (block_size = 1024; block_size < 8 * 1024; block_size += 1024) {
+		take(0, MANY);
+		give_back(0, MANY);
+		assert_true(hak_space.dirty <= PURGE_CEILING / GRANULE);
+	}
+	take(0, MANY);
+	give_back(0, MANY);
+	take(0, MANY);
+	purged = hak_space.purged;
+	uint64_t last_burst = hak_purge_bursts.last_ms;
+	sleep_ms(10);
+	give_back(0, MANY);
+	assert_int_equal(hak_space.purged, purged);
+	assert_int_equal(hak_space.dirty, MANY * SPAN);
+	assert_true(hak_purge_bursts.last_ms > last_burst);
+	/* In the first of these seconds it was used, in the second not. */
+	for (int i = 0; i < 2; i++) {
+		sleep_ms(1100);
+		purge_tick();
+		assert_int_equal(hak_space.dirty, MANY * SPAN);
+	}
+	purge_excess();
+	assert_true(hak_space.dirty < PURGE_CEILING / GRANULE);
+	block_size = 0;
 }
 
 /* What was given back this moment is not old because the clock had not been looked at for long. */
@@ -230,6 +265,7 @@ int main(void)
 		cmocka_unit_test_setup(dirty_memory_may_follow_live, start_empty),
 		cmocka_unit_test_setup(purged_memory_reads_zero, start_empty),
 		cmocka_unit_test_setup(reuse_of_purged_memory_is_regretted, start_empty),
+		cmocka_unit_test_setup(what_is_used_again_and_again_is_kept, start_empty),
 	};
 
 	return UNIT_RUN(tests);

@@ -60,7 +60,7 @@ static void take(struct out *o)
 {
 	size_t n = random_granules();
 
-	assert_true(span_alloc(n, SPAN_DENSE, &o->span));
+	assert_true(span_alloc(n, SPAN_DENSE, 0, &o->span));
 	assert_int_equal(o->span.granules, n);
 	assert_int_equal((uintptr_t)o->span.base % GRANULE, 0);
 	check_alone(o);
@@ -148,7 +148,7 @@ static void span_freed_leaves_trace(void **state)
 {
 	struct span a, b;
 
-	assert_true(span_alloc(2, SPAN_DENSE, &a) && span_alloc(3, SPAN_ROOMY, &b));
+	assert_true(span_alloc(2, SPAN_DENSE, 0, &a) && span_alloc(3, SPAN_ROOMY, 0, &b));
 	a.last_size = 96;
 	b.last_size = 150000;
 	b.was_large = true;
@@ -169,7 +169,7 @@ static void span_without_superslabs_mapped_alone(void **state)
 	bool zero;
 
 	hak_settings.use_superslab = false;
-	assert_true(span_alloc(5, SPAN_DENSE, &span));
+	assert_true(span_alloc(5, SPAN_DENSE, 0, &span));
 	assert_null(span.ss);
 	assert_true(span.zero && bytes_are(span.base, 5 * GRANULE, 0));
 	assert_int_equal((uintptr_t)span.base % GRANULE, 0);
@@ -193,7 +193,7 @@ static void use_spans(unsigned index)
 	for (int i = 0; i < 2000; i++) {
 		struct span *s = &spans[next_random(&own) % 8];
 		if (s->base == NULL) {
-			CHECK(span_alloc(1 + next_random(&own) % 8, SPAN_DENSE, s));
+			CHECK(span_alloc(1 + next_random(&own) % 8, SPAN_DENSE, 0, s));
 			CHECK(!s->zero || *(uint64_t *)s->base == 0);
 			*(uint64_t *)s->base = index + 1;
 		} else {

@@ -25,7 +25,7 @@ static struct span take(size_t granules)
 {
 	struct span span;
 
-	assert_true(span_alloc(granules, SPAN_DENSE, &span));
+	assert_true(span_alloc(granules, SPAN_DENSE, 0, &span));
 	return span;
 }
 
@@ -194,7 +194,7 @@ static void huge_page_never_fits_roomy_spans(void **state)
 	for (unsigned i = 0; i < DENSE; i++)
 		spans[i] = take(SUPERSLAB_GRANULES);
 	for (unsigned i = DENSE; i < DENSE + ROOMY; i++) {
-		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_ROOMY, &spans[i]));
+		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_ROOMY, 0, &spans[i]));
 		assert_true(!is_in_one_mapping(spans[i].ss->base) || is_advised_against(spans[i].ss->base));
 	}
 	for (unsigned i = 0; i < DENSE + ROOMY; i++)
@@ -223,7 +223,7 @@ static void roomy_spans_rather_among_huge_pages_than_nowhere(void **state)
 	dense = take(1);
 	assert_true(dense.ss->huge);
 	hak_settings.limit = os_mapped();
-	while (count < MANY && span_alloc(SUPERSLAB_GRANULES - 1, SPAN_ROOMY, &roomy[count]))
+	while (count < MANY && span_alloc(SUPERSLAB_GRANULES - 1, SPAN_ROOMY, 0, &roomy[count]))
 		among += roomy[count++].ss == dense.ss;
 	assert_true(count < MANY);
 	assert_int_equal(among, 1);
