@@ -4,7 +4,7 @@
  * signals that the user chose; the report at exit; the file.
  *
  * The file is what pprof calls the legacy heap format: counts that pprof scales by the mean in the heading and the
- * mean size of a line, and comes to our estimates; and what is mapped, for the names.
+ * mean size of a line, and comes close to our estimates; and what is mapped, for the names.
  */
 #ifndef HAK_OBSERVE_PROFILE_H
 #define HAK_OBSERVE_PROFILE_H

@@ -54,7 +54,7 @@ static void add_estimate(size_t *blocksp, size_t *bytesp, const struct estimate 
 	*bytesp += real_to_size(bytes * chance + 0.5);
 }
 
-/* What lives is read first: it is part of the total. */
+/* What lives is read first: it is part of the total, though either has a mean size, and so a scale, of its own. */
 static void add_site(struct counts *c, const struct site *s) {
 	add_estimate(&c->live, &c->live_bytes, &s->live);
 	add_estimate(&c->total, &c->total_bytes, &s->total);

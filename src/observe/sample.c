@@ -99,7 +99,8 @@ static bool add_chains(void) {
 	if (table == NULL)
 		return false;
 	table->bits = bits;
-	for (size_t i = 0; old != NULL && i < chains(); i++)
+	size_t chains_before = old != NULL ? (size_t)1 << old->bits : 0;
+	for (size_t i = 0; i < chains_before; i++)
 		for (struct block *b = old->chain[i], *next; b != NULL; b = next) {
 			struct block **chain = chain_in(table, b->addr);
 			next = b->next;
@@ -247,7 +248,9 @@ static void count_locked(const struct block *b, int sign) {
 	struct site *s = b->site;
 	if (s == NULL)
 		return;
-	size_t samples = s->samples + (size_t)(sign * (ptrdiff_t)b->mark.weight);
+	ptrdiff_t left = (ptrdiff_t)s->samples + sign * (ptrdiff_t)b->mark.weight;
+	/* A fork child may have caught another thread between a block and its count. */
+	size_t samples = left > 0 ? (size_t)left : 0;
 	__atomic_store_n(&s->samples, samples, __ATOMIC_RELAXED);
 	if (sign > 0)
 		add(&s->total, 1, &b->is);
@@ -265,8 +268,8 @@ static void add_locked(const struct block *what) {
 	__atomic_store_n(chain, b, __ATOMIC_RELAXED);
 	count_locked(b, 1);
 	size_t now = ++sample.blocks;
-	if (now >= chains() / 2 && is_pow2(now))
-		add_chains();
+	while (now >= chains() / 2 && is_pow2(now) && add_chains())
+		;
 }
 
 static void remove_locked(struct block **at) {
