@@ -115,7 +115,7 @@ void *alloc_short(struct heap *h, size_t size, const void *caller) {
 }
 
 /* Caches of this heap, quarantines, and BigCache. */
-static bool release_caches(struct heap *h, size_t keep) {
+HAK_COLD static bool release_caches(struct heap *h, size_t keep) {
 	uint64_t deleted = h->count.slab_deleted;
 	if (keep == 0)
 		quarantine_flush(h);
@@ -123,7 +123,7 @@ static bool release_caches(struct heap *h, size_t keep) {
 	bool any = h->count.slab_deleted != deleted;
 	any |= secure_has_canaries() && keep == 0 && quarantine_flush_large();
 	any |= bigcache_release(keep);
-	large_retry();
+	any |= large_retry(); /* what these have, first */
 	return any;
 }
 
@@ -145,6 +145,7 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 		/* The system has no more: give back what nobody needs and ask once more. */
 		release_caches(h, 0);
 		purge_release_empty();
+		large_retry(); /* there are fewer mappings now */
 	}
 }
 
@@ -156,7 +157,7 @@ size_t good_size(size_t size) {
 	return large_good_size(size);
 }
 
-bool release_memory(struct heap *h, size_t keep) {
+HAK_COLD bool release_memory(struct heap *h, size_t keep) {
 	bool any = release_caches(h, keep);
 	any |= purge_all(keep);
 	return any;

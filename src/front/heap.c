@@ -498,7 +498,7 @@ void heap_retire(struct heap *h) {
 	put_idle(h);
 }
 
-void heap_destroy_slabs(struct heap *h) {
+HAK_COLD void heap_destroy_slabs(struct heap *h) {
 	/* Nobody frees blocks of this heap any longer, and none of them is in an outbox (they are posted
 	   at once), so emptying the inbox leaves no slab queued. */
 	inbox_take(&h->inbox, false);

@@ -37,7 +37,7 @@ struct lock *large_lock(void) {
 void large_reset(void) {
 	larges.unused.first = NULL;
 	larges.made = LARGE_CHUNK;
-	large_refused.first = NULL;
+	large_refused = (struct queue){ 0 };
 }
 
 static bool is_counted(const struct large *l) {

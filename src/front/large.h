@@ -26,7 +26,7 @@
 
 struct pocket; /* front/pocket.h */
 
-#define ADDRESS_BITS 47 /* no address space is larger */
+#define ADDRESS_BITS 47 /* blocks are smaller than 2^47 bytes */
 #define LARGE_BIG_MIN ((size_t)512 << 10) /* from here on: a mapping of its own */
 #define LARGE_L2_MIN ((size_t)2 << 20)
 #define LARGE_BIG_STEP ((size_t)4) /* granules: the spans of such blocks are multiples, if they can be */
@@ -48,8 +48,8 @@ struct large {
 	uint32_t unused;            /* bytes of `usable` that were not asked for */
 	struct locked_heap *heap;   /* the first-class heap it belongs to, or NULL */
 	struct list_node heap_link; /* under that heap's lock */
-	struct list_node bin_link;  /* BigCache: under its lock; without a block, or refused: under large_lock */
-	struct queue_node age_link; /* BigCache: under its lock */
+	struct list_node bin_link;  /* BigCache: under its lock; without a block: under large_lock */
+	struct queue_node age_link; /* BigCache: under its lock; refused: under large_lock */
 	uint64_t freed_ms;          /* BigCache: under its lock; the heap's whose pocket has it */
 	uint32_t generation;        /* BigCache: the cache that has or had it */
 	_Atomic uint8_t kept;       /* enum large_keeper; changed under BigCache's lock, or by the heap of the pocket */
@@ -109,13 +109,11 @@ void large_clear(struct large *l);
 /* Gives the memory and the descriptor of a freed block back, now or, if the system refuses, later. */
 void large_release(struct large *l);
 
-/* As large_release, of a block without tags, or NULL; then of what was refused before, until that happens again. */
+/* As large_release, of a block without tags; then of a few that were refused before. */
 void large_give_up(struct large *l);
 
-/* Asks the system once more to take what it refused. */
-HAK_INLINE void large_retry(void) {
-	large_give_up(NULL);
-}
+/* Asks the system once more to take what it refused. False: it took nothing. */
+bool large_retry(void);
 
 /* Frees the block; the heap's pocket, if one is given, may keep it. False: somebody else freed it already. */
 bool large_free(struct pocket *pocket, struct large *l);
@@ -159,7 +157,7 @@ struct large *large_of(uintptr_t addr);
 
 struct lock *large_lock(void);
 
-/* After fork with that lock held by a thread that is gone: forgets the unused descriptors. */
+/* After fork with that lock held by a thread that is gone: forgets the unused descriptors, and what was refused. */
 void large_reset(void);
 
 /* ---- for large.c and large_map.c ---- */
@@ -177,7 +175,7 @@ HAK_INLINE void large_count_big(ptrdiff_t granules) {
 	count_shared(&hak_space.big, (size_t)granules);
 }
 
-/* Blocks that the system refused to take, by bin_link; under large_lock. */
-extern HAK_HIDDEN struct list large_refused;
+/* Blocks that the system refused to take, by age_link; under large_lock. */
+extern HAK_HIDDEN struct queue large_refused;
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * Large blocks and the system: mappings for them, and what becomes of those that it does not take back. It refuses
  * to unmap amid a mapping, which leaves two, or to make accessible what lies amid inaccessible memory, where a process
- * has as many mappings as it may. Such a block waits, freed and without its pages, until something else could be
- * given back.
+ * has as many mappings as it may. Such a block waits, freed and without its pages unless it is a SuperSlab's, until
+ * something else could be given back.
  */
 #include "base/bits.h"
 #include "base/list.h"
@@ -14,17 +14,20 @@
 #include "space/pagemap.h"
 #include "space/purge.h"
 
-struct list large_refused;
+enum { RETRIES = 2 }; /* by the way: there may be many */
+
+struct queue large_refused;
 
 /* ---- giving back ---- */
 
+/* With its guards. */
+static size_t bytes_of(const struct large *l) {
+	return (l->span.granules << GRANULE_SHIFT) + 2 * l->guard;
+}
+
 static bool release_big(struct large *l) {
-	void *start = (char *)l->span.base - l->guard;
-	size_t bytes = (l->span.granules << GRANULE_SHIFT) + 2 * l->guard;
-	if (!os_unmap(start, bytes)) {
-		os_purge(start, bytes);
+	if (!os_unmap((char *)l->span.base - l->guard, bytes_of(l)))
 		return false;
-	}
 	if (l->guard != 0)
 		space_count_guards(-1);
 	large_put_descriptor(l);
@@ -35,6 +38,8 @@ static bool release_big(struct large *l) {
 static bool release(struct large *l) {
 	if (l->span.ss == NULL)
 		return release_big(l);
+	if (l->is_breached) /* left where it is, as by the quarantine */
+		return true;
 	if (!large_make_accessible(l))
 		return false;
 	large_release_piece(l);
@@ -43,31 +48,48 @@ static bool release(struct large *l) {
 
 static void keep_refused(struct large *l) {
 	lock_acquire(large_lock());
-	list_push(&large_refused, &l->bin_link);
+	queue_append(&large_refused, &l->age_link);
 	lock_release(large_lock());
 }
 
 static struct large *take_refused(void) {
 	lock_acquire(large_lock());
-	struct list_node *n = large_refused.first;
+	struct queue_node *n = large_refused.first;
 	if (n != NULL)
-		list_remove(n);
+		queue_remove(&large_refused, n);
 	lock_release(large_lock());
-	return n != NULL ? LIST_ENTRY(n, struct large, bin_link) : NULL;
+	return n != NULL ? LIST_ENTRY(n, struct large, age_link) : NULL;
 }
 
 /* Without the lock, for a hint. */
-HAK_GUESS static bool any_refused(void) {
-	return large_refused.first != NULL;
+HAK_GUESS static size_t refused_count(void) {
+	return large_refused.count;
+}
+
+static bool retry(size_t most) {
+	bool any = false;
+	struct large *l;
+	for (size_t left = min_size(most, refused_count()); left > 0 && (l = take_refused()) != NULL; left--) {
+		if (release(l))
+			any = true;
+		else
+			keep_refused(l);
+	}
+	return any;
 }
 
 void large_give_up(struct large *l) {
-	for (; l != NULL || (any_refused() && (l = take_refused()) != NULL); l = NULL) {
-		if (!release(l)) {
-			keep_refused(l);
-			return;
-		}
+	if (release(l)) {
+		retry(RETRIES);
+		return;
 	}
+	if (l->span.ss == NULL)
+		os_purge((char *)l->span.base - l->guard, bytes_of(l));
+	keep_refused(l);
+}
+
+bool large_retry(void) {
+	return retry(SIZE_MAX);
 }
 
 /* ---- mapping ---- */

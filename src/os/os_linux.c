@@ -264,7 +264,7 @@ void *os_map(void *hint, size_t size) {
 	return settle_charge(size, p != NULL) ? p : NULL;
 }
 
-void *os_map_target(size_t size, size_t align, size_t old_size) {
+HAK_COLD void *os_map_target(size_t size, size_t align, size_t old_size) {
 	if (!charge(size, old_size))
 		return NULL;
 	void *p = map_aligned(size, align);
@@ -447,7 +447,7 @@ static bool begins_with(const char *text, const char *start) {
 	return strncmp(text, start, strlen(start)) == 0;
 }
 
-int os_file_create(const char *path) {
+HAK_COLD int os_file_create(const char *path) {
 	/* Where links are the system's, such as /dev/stdout. */
 	bool trusted = begins_with(path, "/dev/") || begins_with(path, "/proc/");
 	int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | (trusted ? 0 : O_NOFOLLOW | O_NONBLOCK);
@@ -546,7 +546,7 @@ static int clone_without_signals(struct os_thread *thread, char *top) {
 	return id;
 }
 
-bool os_thread_start(struct os_thread *thread) {
+HAK_COLD bool os_thread_start(struct os_thread *thread) {
 	size_t guard = os_facts.page_size, size = guard + max_size(STACK_BYTES, guard);
 	if (thread->stack == NULL)
 		thread->stack = os_map(NULL, size);
@@ -561,7 +561,7 @@ int os_thread_id(void) {
 	return (int)raw6(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
-unsigned os_thread_count(void) {
+HAK_COLD unsigned os_thread_count(void) {
 	enum { LINKS = 2 }; /* of the folder itself; each thread adds one */
 	struct stat st;
 	int saved = errno;
@@ -570,7 +570,7 @@ unsigned os_thread_count(void) {
 	return known ? (unsigned)st.st_nlink - LINKS : 0;
 }
 
-bool os_try_read(void *to, const void *from, size_t size) {
+HAK_COLD bool os_try_read(void *to, const void *from, size_t size) {
 	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)from, size };
 	long pid = raw6(SYS_getpid, 0, 0, 0, 0, 0, 0);
 	return raw6(SYS_process_vm_readv, pid, (long)&local, 1, (long)&remote, 1, 0) == (long)size;

@@ -41,7 +41,7 @@ static bool unpublish(struct slab *s) {
 	return true;
 }
 
-static HAK_COLD void unpublish_if_class(struct slab *s, void *arg) {
+HAK_COLD static void unpublish_if_class(struct slab *s, void *arg) {
 	if (index_of(s) != *(unsigned *)arg)
 		return;
 	s->pool_link = (struct list_node){ 0 };

@@ -153,7 +153,7 @@ void slab_delete(struct slab *s) {
 		span_free(&span, touched);
 }
 
-void slab_forget(struct slab *s) {
+HAK_COLD void slab_forget(struct slab *s) {
 	put_descriptor(s);
 }
 

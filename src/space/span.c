@@ -10,7 +10,7 @@
 #include "space/purge.h"
 #include "space/superslab.h"
 
-static bool alloc_alone(size_t granules, struct span *span) {
+HAK_COLD static bool alloc_alone(size_t granules, struct span *span) {
 	void *p = os_map_aligned(granules * GRANULE, GRANULE);
 	if (p == NULL)
 		return false;
@@ -24,11 +24,12 @@ static bool alloc_alone(size_t granules, struct span *span) {
 	return true;
 }
 
-static void free_alone(const struct span *span) {
+HAK_COLD static void free_alone(const struct span *span) {
 	pagemap_set_tag((uintptr_t)span->base, span->granules, TAG_NONE);
 	if (span->was_large)
 		pagemap_set((uintptr_t)span->base, 1, TAG_LARGE_GONE, (void *)span->last_size);
-	os_unmap(span->base, span->granules * GRANULE);
+	if (!os_unmap(span->base, span->granules * GRANULE))
+		os_purge(span->base, span->granules * GRANULE);
 	count_shared(&hak_space.alone, -span->granules);
 }
 
@@ -67,10 +68,12 @@ HAK_NOINLINE static struct superslab *take_locked(size_t granules, enum span_use
 }
 
 /* Did it hold blocks of that size when it was last in use? */
-HAK_COLD static bool held_likewise(uintptr_t base, size_t granules, size_t size) {
+HAK_COLD static bool held_likewise(uintptr_t base, size_t size) {
 	struct pagemap_entry e = pagemap_lookup(base);
 	size_t last = (size_t)e.desc;
-	return e.tag == TAG_LARGE_FREED ? (last + GRANULE - 1) >> GRANULE_SHIFT == granules : size != 0 && last == size;
+	if (e.tag == TAG_LARGE_FREED) /* as it was asked for */
+		last = align_up(last, os_facts.page_size);
+	return size != 0 && last == size;
 }
 
 bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span) {
@@ -83,7 +86,7 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
 	struct superslab *ss = take_locked(granules, use, &first, &zero, &grown);
 	if (ss == NULL && use == SPAN_ROOMY) /* rather among huge pages than not at all */
 		ss = take_locked(granules, SPAN_DENSE, &first, &zero, &grown);
-	if (hak_space.regrets != regrets && held_likewise(ss->base + first * GRANULE, granules, size))
+	if (hak_space.regrets != regrets && held_likewise(ss->base + first * GRANULE, size))
 		purge_note_breath();
 	lock_release(space_lock());
 	if (ss == NULL)

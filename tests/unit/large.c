@@ -274,6 +274,23 @@ static unsigned count_guarded(struct large **blocks, unsigned count)
 	return guarded;
 }
 
+/* A program wrote to it after free: nobody gets it again, neither from where it waits. */
+static void breached_block_is_never_given_back(void **state)
+{
+	struct large *l = take(100 << 10);
+
+	assert_true(l->span.ss != NULL);
+	size_t granules = l->span.granules, live = hak_space.live;
+	l->is_shut = l->is_breached = true;
+	large_give_up(l);
+	large_retry();
+	assert_int_equal(hak_space.live, live);
+	assert_true(granules > 0);
+	l->is_shut = l->is_breached = false;
+	large_give_up(l);
+	assert_int_equal(hak_space.live, live - granules);
+}
+
 static void guards_used_up_and_given_back_serve_again(void **state)
 {
 	enum { MORE_THAN_ALL = GUARDS_MOST + 1000 };
@@ -318,6 +335,7 @@ int main(void)
 		cmocka_unit_test_setup(big_blocks_of_like_sizes_begin_alike, start_empty),
 		cmocka_unit_test_setup(big_block_near_limit_has_no_more_than_it_needs, start_empty),
 		cmocka_unit_test_setup(alloc_without_superslabs_served, start_empty),
+		cmocka_unit_test_setup(breached_block_is_never_given_back, start_empty),
 		cmocka_unit_test_setup(guards_used_up_and_given_back_serve_again, start_empty),
 		cmocka_unit_test_setup(alloc_without_address_space_cut_from_bigcache, start_empty),
 	};
