@@ -23,7 +23,7 @@ static struct {
 	unsigned regret;
 	uint64_t regret_ms;   /* when regret last changed, or was confirmed */
 	bool breathes;        /* what was given back was wanted again for blocks of the same size */
-	size_t most;          /* granules in use and dirty ones together, since regret_ms; */
+	size_t most;          /* granules in use and dirty ones together, since the last review of regret; */
 	size_t high, low;     /* dirty ones alone */
 	uint64_t refused_ms;  /* when the system last refused all; 0: never */
 	size_t stuck;         /* dirty granules that it refused, as locked pages are */
@@ -51,13 +51,17 @@ static size_t in_use(void) {
 	return hak_space.live + space_big();
 }
 
+static void watch_breath(void) {
+	purge.high = purge.low = hak_space.dirty;
+	purge.most = in_use() + hak_space.dirty;
+}
+
 /* While the program breathes, and uses again what is dirty, regret lasts. */
 static void review_regret(void) {
 	purge.breathes &= purge.high >= PURGE_FLOOR / GRANULE && purge.low < PURGE_FLOOR / GRANULE;
 	purge.regret -= !purge.breathes;
 	purge.regret_ms = purge.now_ms;
-	purge.high = purge.low = hak_space.dirty;
-	purge.most = in_use() + hak_space.dirty;
+	watch_breath();
 }
 
 static void look_at_clock(void) {
@@ -69,22 +73,23 @@ static void look_at_clock(void) {
 		purge.stuck = 0;
 }
 
-void purge_enqueue(struct superslab *ss) {
-	if (ss->queued)
+static void dequeue(struct superslab *ss) {
+	if (!ss->queued)
 		return;
+	ss->queued = false;
+	queue_remove(&purge.queue, &ss->dirty_link);
+}
+
+void purge_enqueue(struct superslab *ss, uint32_t dirty) {
+	if (ss->queued && (dirty_mask(ss) & ~dirty) != 0)
+		return;
+	dequeue(ss); /* what was dirty before is in use again */
 	/* The time is not known while nothing is dirty: nobody asks then. */
 	if (purge.queue.first == NULL)
 		look_at_clock();
 	ss->queued = true;
 	ss->dirty_ms = purge.now_ms;
 	queue_append(&purge.queue, &ss->dirty_link);
-}
-
-static void dequeue(struct superslab *ss) {
-	if (!ss->queued)
-		return;
-	ss->queued = false;
-	queue_remove(&purge.queue, &ss->dirty_link);
 }
 
 void purge_forget(struct superslab *ss) {
@@ -111,6 +116,8 @@ void purge_regret(struct superslab *ss) {
 	if (purge.now_ms - ss->purged_ms >= PURGE_REGRET_MS)
 		return;
 	ss->purged_ms = 0; /* once per purge */
+	if (purge.regret == 0)
+		watch_breath();
 	if (purge.regret < REGRET_MAX)
 		purge.regret++;
 	purge.regret_ms = purge.now_ms;
@@ -263,12 +270,12 @@ static void purge_excess_locked(void) {
 	size_t allowed = allowance() + min_size(purge.stuck, hak_space.dirty);
 	bool is_excess = hak_space.dirty > allowed;
 	/* What a program keeps because it breathes must go as well if it stops. */
-	bool is_kept = purge.breathes && hak_space.dirty > PURGE_CEILING / GRANULE;
-	if ((is_excess || is_kept) && has_duty())
-		purge_note_burst();
-	if (!is_excess || !may_purge())
+	bool is_kept = purge.breathes && hak_space.dirty > max_size(PURGE_CEILING / GRANULE, in_use() / 4);
+	if (!(is_excess || is_kept) || !may_purge())
 		return;
-	purge_until(allowed - allowed / 8, 0);
+	purge_note_burst();
+	if (is_excess)
+		purge_until(allowed - allowed / 8, 0);
 }
 
 void purge_after_free_locked(void) {

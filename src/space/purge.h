@@ -35,8 +35,8 @@
    goes by it as well. */
 #define PURGE_REGRET_MS 1000
 
-/* The SuperSlab has new dirty granules. */
-void purge_enqueue(struct superslab *ss);
+/* These granules of the SuperSlab are dirty now. Its age is that of the oldest. */
+void purge_enqueue(struct superslab *ss, uint32_t dirty);
 
 /* The SuperSlab is about to be unmapped: none of its granules is dirty any longer. */
 void purge_forget(struct superslab *ss);

@@ -149,7 +149,7 @@ void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty) {
 	space_count_dirty(count_ones32(dirty));
 	space_note_retained();
 	if (dirty != 0)
-		purge_enqueue(ss);
+		purge_enqueue(ss, dirty);
 	superslab_refile(ss);
 }
 

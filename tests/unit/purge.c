@@ -251,6 +251,24 @@ static void fresh_dirty_memory_after_quiet_time_is_kept(void **state)
 	give_back(20, 100);
 }
 
+/* What is dirty now was used a moment ago, though its SuperSlabs have had dirty granules for long. */
+static void what_was_used_meanwhile_is_young(void **state)
+{
+	hak_settings.purge_delay_ms = 600;
+	take(0, 100);
+	give_back(0, 100);
+	sleep_ms(400);
+	take(0, 100);
+	purge_tick();
+	give_back(0, 100);
+	sleep_ms(300);
+	purge_tick();
+	assert_int_equal(hak_space.dirty, 100 * SPAN);
+	sleep_ms(400);
+	purge_tick();
+	assert_int_equal(hak_space.dirty, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +278,7 @@ int main(void)
 		cmocka_unit_test_setup(delay_minus_one_never_purges, start_empty),
 		cmocka_unit_test_setup(old_dirty_memory_is_purged, start_empty),
 		cmocka_unit_test_setup(fresh_dirty_memory_after_quiet_time_is_kept, start_empty),
+		cmocka_unit_test_setup(what_was_used_meanwhile_is_young, start_empty),
 		cmocka_unit_test_setup(much_dirty_memory_is_purged_at_once, start_empty),
 		cmocka_unit_test_setup(what_the_system_refuses_is_passed_over, start_empty),
 		cmocka_unit_test_setup(dirty_memory_may_follow_live, start_empty),
