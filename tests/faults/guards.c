@@ -7,9 +7,9 @@
 #include "../death/cases.h"
 #include "../lifecycle/work.h"
 #include "../random.h"
+#include "read_number.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,17 +32,6 @@ static struct block {
 int hak_check(void) __attribute__((weak));
 
 static uint64_t seed = 0x9e3779b97f4a7c15;
-
-static long read_number(const char *path)
-{
-	char text[64] = "";
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
-		case_skip();
-	close(fd);
-	return strtol(text, NULL, 10);
-}
 
 static size_t address_space(void)
 {

@@ -7,6 +7,7 @@
 #include "../lifecycle/forks.h"
 #include "../lifecycle/work.h"
 #include "../random.h"
+#include "read_number.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,17 +78,6 @@ static void finish(void)
 }
 
 /* ---- mappings ---- */
-
-static long read_number(const char *path)
-{
-	char text[32] = "";
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
-		case_skip();
-	close(fd);
-	return strtol(text, NULL, 10);
-}
 
 /* In a child that may have `left` mappings more: every other page between was made one. */
 static void churn_with_mappings(char *area, size_t page, long left)

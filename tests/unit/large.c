@@ -274,7 +274,7 @@ static unsigned count_guarded(struct large **blocks, unsigned count)
 	return guarded;
 }
 
-/* A program wrote to it after free: nobody gets it again, neither from where it waits. */
+/* A program wrote to it after free: nobody gets it again, not even when it is tried again. */
 static void breached_block_is_never_given_back(void **state)
 {
 	struct large *l = take(100 << 10);
