@@ -7,8 +7,6 @@
 #include "abi/entry.h"
 #include "abi/fork.h"
 #include "abi/lifecycle.h"
-#include "front/sampling.h"
-#include "front/secure.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
 
@@ -63,10 +61,6 @@ API void *hak_rezalloc(void *ptr, size_t size) {
 	size_t from = min_size(old, size), usable = entry_usable_size(p);
 	memset(p + from, 0, usable - from);
 	return p;
-}
-
-static bool is_alignment(size_t a) {
-	return is_pow2(a) && a <= PTRDIFF_MAX;
 }
 
 API void *hak_aligned_alloc(size_t alignment, size_t size) {
@@ -158,87 +152,4 @@ API void hak_profile_stop(void) {
 
 API int hak_profile_write(const char *path) {
 	return profile_write(path);
-}
-
-/* ---- first-class heaps ---- */
-
-/* Whoever uses a heap comes by here before it takes a lock. */
-static struct locked_heap *of_public(hak_heap_t *heap) {
-	fork_repair_if_due();
-	return (struct locked_heap *)(void *)heap;
-}
-
-static void *heap_alloc(hak_heap_t *heap, size_t size, size_t align, bool zero) {
-	struct locked_heap *lh = of_public(heap);
-	struct heap *mine = hak_tcache.heap;
-	void *p = locked_heap_alloc(lh, size, align, zero);
-	if (p == NULL)
-		errno = ENOMEM;
-	else if (HAK_UNLIKELY(mine != NULL && mine->sampling != NULL))
-		sample_heap_block(mine, lh, p, size, __builtin_return_address(0));
-	return p;
-}
-
-API hak_heap_t *hak_heap_new(void) {
-	lifecycle_init();
-	fork_repair_if_due();
-	struct locked_heap *lh = locked_heap_new();
-	if (lh == NULL)
-		errno = ENOMEM;
-	return (hak_heap_t *)(void *)lh;
-}
-
-API void *hak_heap_malloc(hak_heap_t *heap, size_t size) {
-	return heap_alloc(heap, size, ALLOC_ALIGN, false);
-}
-
-API void *hak_heap_calloc(hak_heap_t *heap, size_t count, size_t size) {
-	size_t total;
-	if (__builtin_mul_overflow(count, size, &total)) {
-		errno = ENOMEM;
-		return NULL;
-	}
-	return heap_alloc(heap, total, ALLOC_ALIGN, true);
-}
-
-API void *hak_heap_zalloc(hak_heap_t *heap, size_t size) {
-	return heap_alloc(heap, size, ALLOC_ALIGN, true);
-}
-
-API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
-	if (ptr == NULL)
-		return hak_heap_malloc(heap, size);
-	size_t old = entry_usable_size(ptr);
-	if (size == 0) {
-		entry_release(ptr);
-		return NULL;
-	}
-	int saved = errno;
-	void *p = size <= old / 2 || size > old ? hak_heap_malloc(heap, size) : NULL;
-	if (p != NULL) {
-		memcpy(p, ptr, min_size(old, size));
-		entry_release(ptr);
-	}
-	if (p != NULL || size > old)
-		return p;
-	errno = saved; /* a block that cannot shrink stays */
-	if (secure_is_on())
-		block_resize(ptr, size, true); /* what its free may say of it */
-	return ptr;
-}
-
-API void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size) {
-	if (!is_alignment(alignment)) {
-		errno = EINVAL;
-		return NULL;
-	}
-	return heap_alloc(heap, size, alignment < ALLOC_ALIGN ? ALLOC_ALIGN : alignment, false);
-}
-
-API void hak_heap_destroy(hak_heap_t *heap) {
-	if (heap == NULL)
-		return;
-	if (HAK_UNLIKELY(sample_has_blocks()))
-		sample_heap_destroyed(of_public(heap));
-	locked_heap_destroy(of_public(heap));
 }

@@ -14,6 +14,10 @@
 #include "front/alloc.h"
 #include "front/canary.h"
 
+HAK_INLINE bool is_alignment(size_t a) {
+	return is_pow2(a) && a <= PTRDIFF_MAX;
+}
+
 /* `align`: a power of two. */
 HAK_NOINLINE void *entry_alloc(size_t size, size_t align, bool zero);
 HAK_NOINLINE void entry_free(void *ptr);
