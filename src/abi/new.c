@@ -235,17 +235,18 @@ OPERATOR(void, op_delete_array_sized, "_ZdaPv" SZ, (void *p, size_t size), {
 	else
 		entry_release_sized(p, size, 0, KIND_NEW_ARRAY);
 })
+/* The next two, and those of aligned blocks, are called if a constructor throws: without a fast path. */
 OPERATOR(void, op_delete_nothrow, "_ZdlPvRKSt9nothrow_t", (void *p, const void *tag), {
 	if (IS_REPLACED(DELETE))
 		seen_op_delete()(p);
 	else
-		entry_release_as(p, KIND_NEW);
+		entry_free_as(p, KIND_NEW);
 })
 OPERATOR(void, op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", (void *p, const void *tag), {
 	if (IS_REPLACED(DELETE | DELETE_ARRAY))
 		seen_op_delete_array()(p);
 	else
-		entry_release_as(p, KIND_NEW_ARRAY);
+		entry_free_as(p, KIND_NEW_ARRAY);
 })
 OPERATOR(void, op_delete_sized_aligned, "_ZdlPv" SZ "St11align_val_t", (void *p, size_t size, size_t align), {
 	if (IS_REPLACED(DELETE << ALIGNED))
@@ -264,14 +265,14 @@ OPERATOR(void, op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t",
 	if (IS_REPLACED(DELETE << ALIGNED))
 		seen_op_delete_aligned()(p, align);
 	else
-		entry_release_as(p, KIND_NEW);
+		entry_free_as(p, KIND_NEW);
 })
 OPERATOR(void, op_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t",
          (void *p, size_t align, const void *tag), {
 	if (IS_REPLACED((DELETE | DELETE_ARRAY) << ALIGNED))
 		seen_op_delete_array_aligned()(p, align);
 	else
-		entry_release_as(p, KIND_NEW_ARRAY);
+		entry_free_as(p, KIND_NEW_ARRAY);
 })
 
 /* ---- what the program replaced ---- */
