@@ -91,7 +91,7 @@ static bool failed(long ret) {
 	return ret < 0 && ret >= -4095;
 }
 
-void os_init(void) {
+HAK_EVERYDAY void os_init(void) {
 	os_facts.page_size = getauxval(AT_PAGESZ);
 	os_facts.secure = getauxval(AT_SECURE) != 0;
 	os_facts.privileged = os_facts.secure || getauxval(AT_EUID) == 0;
@@ -112,7 +112,7 @@ static void uncharge(size_t size) {
 
 /* Counts `size` bytes more, unless that makes too many even when `soon_gone` of them are not looked at: then it
    counts nothing even for a moment, in which other threads' requests would fail, too. */
-static bool charge(size_t size, size_t soon_gone) {
+HAK_EVERYDAY static bool charge(size_t size, size_t soon_gone) {
 	size_t now = atomic_load_explicit(&mapped, memory_order_relaxed), limit = hak_settings.limit;
 	do {
 		if (limit != 0 && now + size > limit && now + size - limit > soon_gone) {
@@ -125,7 +125,7 @@ static bool charge(size_t size, size_t soon_gone) {
 }
 
 /* What became of `size` bytes that were charged. */
-static bool settle_charge(size_t size, bool done) {
+HAK_EVERYDAY static bool settle_charge(size_t size, bool done) {
 	if (!done) {
 		uncharge(size);
 		return false;
@@ -137,7 +137,7 @@ static bool settle_charge(size_t size, bool done) {
 	return true;
 }
 
-size_t os_mapped(void) {
+HAK_EVERYDAY size_t os_mapped(void) {
 	return atomic_load_explicit(&mapped, memory_order_relaxed);
 }
 
@@ -160,7 +160,7 @@ static void set_name(const void *addr, size_t size) {
 	raw6(SYS_prctl, SET_VMA, SET_VMA_ANON_NAME, (long)addr, (long)size, (long)"hakmem", 0);
 }
 
-static void name_map(void *addr, size_t size) {
+HAK_EVERYDAY static void name_map(void *addr, size_t size) {
 	if (HAK_UNLIKELY(hak_settings.name_maps)) {
 		set_name(addr, size);
 	} else if (HAK_UNLIKELY(!early.over) &&
@@ -173,14 +173,14 @@ static void name_map(void *addr, size_t size) {
 	}
 }
 
-void os_name_early_maps(void) {
+HAK_EVERYDAY void os_name_early_maps(void) {
 	early.over = true;
 	unsigned count = atomic_load_explicit(&early.count, memory_order_relaxed);
 	for (unsigned i = 0; hak_settings.name_maps && i < count && i < EARLY; i++)
 		set_name(early.map[i].addr, early.map[i].size);
 }
 
-const void *os_mapped_at(void) {
+HAK_EVERYDAY const void *os_mapped_at(void) {
 	return &mapped;
 }
 
@@ -193,7 +193,7 @@ static void kernel_orders(void) {
 #endif
 }
 
-static void *map(void *hint, size_t size) {
+HAK_EVERYDAY static void *map(void *hint, size_t size) {
 	COUNT_CALL(mmap);
 	long ret = raw6(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
 	                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -257,7 +257,7 @@ static void *map_aligned(size_t size, size_t align) {
 	return p;
 }
 
-void *os_map(void *hint, size_t size) {
+HAK_EVERYDAY void *os_map(void *hint, size_t size) {
 	if (!charge(size, 0))
 		return NULL;
 	void *p = map(hint, size);
@@ -275,7 +275,7 @@ void *os_map_aligned(size_t size, size_t align) {
 	return os_map_target(size, align, 0);
 }
 
-bool os_unmap(void *addr, size_t size) {
+HAK_EVERYDAY bool os_unmap(void *addr, size_t size) {
 	if (!unmap(addr, size))
 		return false;
 	uncharge(size);
@@ -283,7 +283,7 @@ bool os_unmap(void *addr, size_t size) {
 	return true;
 }
 
-bool os_purge(void *addr, size_t size) {
+HAK_EVERYDAY bool os_purge(void *addr, size_t size) {
 	HAK_PROBE2(purge, addr, size);
 	COUNT_CALL(madvise);
 	return !failed(raw6(SYS_madvise, (long)addr, (long)size, MADV_DONTNEED, 0, 0, 0));
@@ -303,7 +303,7 @@ void os_advise_huge(void *addr, size_t size, bool wanted) {
 	raw6(SYS_madvise, (long)addr, (long)size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE, 0, 0, 0);
 }
 
-bool os_map_apart(void *addr, size_t size) {
+HAK_EVERYDAY bool os_map_apart(void *addr, size_t size) {
 	COUNT_CALL(mmap);
 	/* Mappings that differ in MAP_NORESERVE stay apart. Unlike madvise, every sandbox allows this. */
 	if (failed(raw6(SYS_mmap, (long)addr, (long)size, PROT_READ | PROT_WRITE,
@@ -373,7 +373,7 @@ static clock_fn *find_clock(void) {
 	return fn != NULL ? fn : ask_kernel;
 }
 
-uint64_t os_now_ms(void) {
+HAK_EVERYDAY uint64_t os_now_ms(void) {
 	/* Found when first needed, which in most processes is never. Relaxed: all find the same. */
 	static _Atomic(clock_fn *) cached;
 	clock_fn *fn = atomic_load_explicit(&cached, memory_order_relaxed);
@@ -419,7 +419,7 @@ static bool stat_of(int fd, struct stat *st) {
 #endif
 }
 
-struct os_file os_file_open(const char *path) {
+HAK_EVERYDAY struct os_file os_file_open(const char *path) {
 	/* O_NONBLOCK: a FIFO must not hold up every program on the machine. */
 	long fd = raw6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
 	               0, 0, 0);
@@ -434,7 +434,7 @@ struct os_file os_file_open(const char *path) {
 	};
 }
 
-void os_file_close(int fd) {
+HAK_EVERYDAY void os_file_close(int fd) {
 	raw6(SYS_close, fd, 0, 0, 0, 0, 0);
 }
 
@@ -490,7 +490,7 @@ size_t os_executable(char *buf, size_t size) {
 	return failed(n) || (size_t)n >= size ? 0 : (size_t)n;
 }
 
-size_t os_memory(void) {
+HAK_EVERYDAY size_t os_memory(void) {
 	static const int kinds[] = { RLIMIT_AS, RLIMIT_DATA };
 	struct sysinfo info = { 0 };
 	if (failed(raw6(SYS_sysinfo, (long)&info, 0, 0, 0, 0, 0)))
@@ -557,7 +557,7 @@ HAK_COLD bool os_thread_start(struct os_thread *thread) {
 	return clone_without_signals(thread, thread->stack + size) > 0;
 }
 
-int os_thread_id(void) {
+HAK_EVERYDAY int os_thread_id(void) {
 	return (int)raw6(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
