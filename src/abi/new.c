@@ -92,28 +92,24 @@ HAK_COLD static void *new_or_null(size_t size, size_t align, unsigned kind) {
 	return new_failed(size, align, kind, call_handler_catching);
 }
 
-/* NULL: out of memory. */
-HAK_INLINE void *new_try(size_t size, size_t align, unsigned kind) {
-	void *p = align <= ALLOC_ALIGN ? tcache_alloc(size) : NULL;
-	return HAK_LIKELY(p != NULL) ? p : entry_alloc_as(size, align < ALLOC_ALIGN ? ALLOC_ALIGN : align, kind);
-}
-
 HAK_INLINE void *new_aligned(size_t size, size_t align, unsigned kind) {
-	void *p = new_try(size, align, kind);
+	void *p = entry_alloc_as(size, align < ALLOC_ALIGN ? ALLOC_ALIGN : align, kind);
 	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, align, kind);
 }
 
 HAK_INLINE void *new_aligned_nothrow(size_t size, size_t align, unsigned kind) {
-	void *p = new_try(size, align, kind);
+	void *p = entry_alloc_as(size, align < ALLOC_ALIGN ? ALLOC_ALIGN : align, kind);
 	return HAK_LIKELY(p != NULL) ? p : new_or_null(size, align, kind);
 }
 
 HAK_INLINE void *new_plain(size_t size, unsigned kind) {
-	return new_aligned(size, ALLOC_ALIGN, kind);
+	void *p = tcache_alloc(size);
+	return HAK_LIKELY(p != NULL) ? p : new_aligned(size, ALLOC_ALIGN, kind);
 }
 
 HAK_INLINE void *new_nothrow(size_t size, unsigned kind) {
-	return new_aligned_nothrow(size, ALLOC_ALIGN, kind);
+	void *p = tcache_alloc(size);
+	return HAK_LIKELY(p != NULL) ? p : new_aligned_nothrow(size, ALLOC_ALIGN, kind);
 }
 
 /* ---- the operators ---- */
