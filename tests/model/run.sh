@@ -30,6 +30,9 @@ correct fork -DTHREADS=2 -DPER_SLAB=3
 correct fork_list -DNODES=4
 correct purge -DTHREADS=2
 correct purge -DTHREADS=1 -DFORK
+correct message -DSENDERS=2 -DHEAPS=1 -DBLOCKS=3 -DPER_MESSAGE=2
+correct message -DSENDERS=2 -DHEAPS=2
+correct message -DSENDERS=1 -DHEAPS=2 -DOWN=2 -DPER_MESSAGE=2
 broken remote_inbox BUG_SEPARATE_FLAG -DSLABS=2 -DPER_SLAB=1
 broken remote_inbox BUG_REFILL_CLEARS_QUEUED -DSLABS=1 -DPER_SLAB=3
 broken remote_inbox BUG_DELETE_QUEUED -DSLABS=2 -DPER_SLAB=1
@@ -74,6 +77,18 @@ broken purge BUG_PURGING_KEPT -DTHREADS=1 -DFORK
 broken purge BUG_PURGED_LOST -DTHREADS=1 -DFORK
 broken purge BUG_TAKEN_AFTER -DTHREADS=1 -DFORK
 broken purge BUG_PUT_BACK_TWICE -DTHREADS=1 -DFORK
+broken message BUG_TAKES_OUT
+broken message BUG_OUT_AFTER
+broken message BUG_STALE_NEXT
+broken message BUG_PUSH_CLOSED
+broken message BUG_CLOSED_DROPS
+broken message BUG_OPEN_LEFT -DPER_MESSAGE=2
+broken message BUG_SPLIT_TAKE
+broken message BUG_RELEASE_EARLY
+broken message BUG_NEXT_AFTER
+broken message BUG_READ_BLIND
+broken message BUG_CLOSE_LEAVES
+broken message BUG_UNREAD_LEFT
 '
 
 # Builds and runs pan; its report goes to $work/report. $1: cc options, then the model, then spin options.
