@@ -6,7 +6,8 @@
  *
  *   refill (class, block size)      an empty bin is filled
  *   slab_get (address, class)       a slab is made; slab_release: is given back
- *   remote_post (slab, blocks)      blocks go to the thread that owns their slab
+ *   remote_post (slab, blocks)      blocks go to the thread that owns their slab, or their slabs: then it is
+ *                                   the first block's
  *   remote_drain (slab)             it takes them up
  *   mmap (address, bytes)           memory from the system; purge: back to it, keeping the addresses
  *   limit_hit (bytes)               refused for the setting `limit`

@@ -276,11 +276,9 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *c
 		return free_beyond(h, s->sc, ptr, caller);
 	/* Before the outbox is looked at: a fork child may return into this after it has used it. */
 	heap_enter(h);
-	struct outbox_slot *slot = outbox_slot_of(&h->outbox, s);
-	if (slot->slab != s || outbox_fills(s, slot->batch.count + 1))
+	if (!outbox_put(&h->outbox, s, e.tag, addr))
 		return free_to_outbox(h, s, addr);
 	COUNT(h->count.remote_free);
-	outbox_push(slot, addr);
 	heap_leave(h);
 	return true;
 }

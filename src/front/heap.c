@@ -431,6 +431,12 @@ static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 		rescore(h);
 	COUNT(h->count.bin_miss);
 	grow_after_overrun(h, sc);
+	if (heap_has_messages(h)) {
+		heap_read_messages(h, sc);
+		void *p = bin_take(h, sc);
+		if (p != NULL)
+			return p;
+	}
 	for (;;) {
 		void *p = take_from_current(h, sc, zerop);
 		if (p != NULL)
@@ -462,6 +468,7 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 /* ---- flush, retire, destroy ---- */
 
 void heap_flush(struct heap *h) {
+	heap_read_messages(h, 0);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		bin_flush(h, sc);
 	outbox_flush(&h->outbox);
@@ -481,6 +488,7 @@ static void close_inbox(struct heap *h) {
 		next = s->inbox_next;
 		remote_route(s);
 	}
+	heap_close_messages(h);
 }
 
 void heap_retire(struct heap *h) {

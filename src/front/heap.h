@@ -100,6 +100,7 @@ struct heap {
 	struct warm_counters warm[SC_BANDS];
 	struct ops *ops;         /* NULL: operations are not counted */
 	struct outbox outbox;
+	struct message *unread;  /* taken out of the inbox, and not taken up yet */
 	struct sampling *sampling; /* NULL: not sampling; front/sampling.h */
 	struct sampling *sampling_memory; /* NULL: never did */
 	uint32_t sampling_seen;  /* generation of the switch that the thread follows */
@@ -157,8 +158,21 @@ void heap_send_home(struct heap *h, unsigned sc, void **from, void **end);
 /* Likewise `n` blocks on a list, all of one slab. */
 void heap_send_list_home(struct heap *h, unsigned sc, uintptr_t link, unsigned n);
 
-/* Takes up what other threads freed. */
+/* Takes up the slabs of which other threads freed blocks. */
 void heap_drain_inbox(struct heap *h);
+
+HAK_INLINE bool heap_has_messages(const struct heap *h) {
+	return h->unread != NULL || inbox_has_messages(&h->inbox);
+}
+
+/* Takes up blocks that other threads freed and sent in messages, until the bin of class `sc` has some; 0: all of them. */
+void heap_read_messages(struct heap *h, unsigned sc);
+
+/* The heap has no slabs any more, and takes messages no longer: what blocks are in those go to their slabs. */
+void heap_close_messages(struct heap *h);
+
+/* Posts the blocks of a message that is OUT to their slabs, and releases it. Whoever has it to itself. */
+void heap_scatter_message(struct message *m);
 
 /* Brings every cached block home, to its slab or to its owner, and large ones to their SuperSlab; not those in
    quarantine. */

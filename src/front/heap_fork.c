@@ -107,7 +107,7 @@ static void retire_broken(struct heap *h) {
 	memset(h->classes, 0, sizeof h->classes);
 	memset(h->holes, 0, sizeof h->holes);
 	h->slabs = 0;
-	h->outbox = (struct outbox){ 0 };
+	outbox_forget(&h->outbox);
 	h->pocket = (struct pocket){ 0 }; /* its blocks stay freed, kept, and nobody's */
 	h->bins = NULL;
 	inbox_take(&h->inbox, true); /* its slabs are QUEUED and found by route_lost */
@@ -127,6 +127,7 @@ void heap_forsake(struct heap *h) {
 		bin_reset(h, sc);
 		h->classes[sc].listed = 0;
 	}
+	inbox_take_messages(&h->inbox, true); /* nobody is to read them */
 	h->forsaken = true;
 	recount_threads();
 }
@@ -161,6 +162,10 @@ void heap_repair_after_fork(struct heap *mine) {
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine))
 			heap_retire(h);
+		else if (h != mine && !h->locked && h->bins == NULL)
+			heap_close_messages(h); /* of a broken one: the slabs are in order now */
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		outbox_recall(&h->outbox);
 	recount_large();
 	recount_threads();
 }

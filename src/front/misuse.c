@@ -223,11 +223,15 @@ static bool outbox_contains(const struct outbox *o, const struct slab *s, uintpt
 	for (unsigned i = 0; i < OUTBOX_SLOTS; i++)
 		if (o->slot[i].slab == s && list_contains(link_encode(o->slot[i].batch.first), block))
 			return true;
+	const struct message *m;
+	for (unsigned i = 0; (m = outbox_message(o, i)) != NULL; i++)
+		if (!message_is_free(m) && message_has(m, block))
+			return true;
 	return false;
 }
 
 /*
- * Every place a free block can be: its slab's two lists, any bin of its class, any outbox. Looking
+ * Every place a free block can be: its slab's two lists, any bin of its class, any outbox, any message. Looking
  * at other threads' is a race, and reading the bins of a thread that exits this moment may even
  * fault; but we only come here with a block whose first word is a link, which a correct program has
  * only by copying uninitialised memory. For that program's sake a link alone is no proof.

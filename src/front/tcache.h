@@ -97,17 +97,23 @@ HAK_INLINE void *bin_pop(struct bin *b) {
 	return bin_pop_by(b, &hak_class_codes);
 }
 
-/* False: the bin is full. `top` is read once: a signal handler that frees, too, may take the last room. */
-HAK_INLINE bool bin_push(struct bin *b, void *block) {
+/* bin_push of a block that may have its mark already, which is then not touched. */
+HAK_INLINE bool bin_push_as(struct bin *b, void *block, bool is_marked) {
 	uintptr_t top = b->top;
 	if (HAK_UNLIKELY((uint32_t)top == b->floor))
 		return false;
-	block_set_link((uintptr_t)block, hak_mark);
+	if (!is_marked)
+		block_set_link((uintptr_t)block, hak_mark);
 	atomic_signal_fence(memory_order_release); /* as in bin_pop */
 	((void **)((uintptr_t)&hak_class_codes.zero + top))[-1] = block;
 	atomic_signal_fence(memory_order_release); /* and what `top` leads to must be a block */
 	b->top = top - sizeof(void *);
 	return true;
+}
+
+/* False: the bin is full. `top` is read once: a signal handler that frees, too, may take the last room. */
+HAK_INLINE bool bin_push(struct bin *b, void *block) {
+	return bin_push_as(b, block, false);
 }
 
 /* The fast path of malloc: one data test, is there a marked block? NULL: take the slow path. */

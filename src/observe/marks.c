@@ -110,6 +110,15 @@ static void mark_bin(struct marks *m, const struct heap *h, unsigned sc) {
 			fault(m, "a block in a bin was written to", *at);
 }
 
+static void mark_message(struct marks *m, const struct message *msg) {
+	const struct list_rule rule = { .loops = "a block is twice on free lists",
+	                                .strays = "a message holds what is no block" };
+	for (unsigned i = 0; i < msg->count; i++)
+		if (mark_block(m, message_block(msg->block[i]), &rule) &&
+		    !bin_is_untouched((void *)message_block(msg->block[i])))
+			fault(m, "a block in a message was written to", (void *)message_block(msg->block[i]));
+}
+
 static int mark_slab(void *arg, struct slab *s) {
 	struct marks *m = arg;
 	if (slab_mosaic(s) == NULL)
@@ -138,6 +147,10 @@ static void mark_heap(struct marks *m, const struct heap *h) {
 				.miscounts = "an outbox does not hold as many blocks as it says",
 				.slab = slot->slab, .count = slot->batch.count });
 	}
+	const struct message *msg;
+	for (unsigned i = 0; (msg = outbox_message(&h->outbox, i)) != NULL; i++)
+		if (!message_is_free(msg))
+			mark_message(m, msg);
 }
 
 /* ---- all of them ---- */

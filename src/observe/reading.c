@@ -96,6 +96,7 @@ static bool is_layout(const struct reading *r) {
 	return r->size[S_SLAB] != 0 && r->size[S_LARGE] != 0 && n[N_GRANULE_SHIFT] <= SHIFT_MOST &&
 		n[N_SETTINGS] <= NUMBER_MOST && n[N_CHUNK_SLABS] <= NUMBER_MOST && n[N_CHUNK_LARGES] <= NUMBER_MOST &&
 		n[N_SUPERSLAB_GRANULES] <= NUMBER_MOST && n[N_SLOTS] <= NUMBER_MOST &&
+		n[N_OUTBOX_CHUNK] <= NUMBER_MOST && n[N_MESSAGE_CLASS_SHIFT] < 64 &&
 		fits(r, F_HEAP_CLASSES, n[N_CLASSES], r->size[S_HEAP_CLASS]) &&
 		fits(r, F_HEAP_WARM, n[N_BANDS], r->size[S_WARM]) &&
 		fits(r, F_HEAP_OUTBOX, n[N_SLOTS], r->size[S_SLOT]) &&
@@ -332,6 +333,35 @@ static void add_outbox(const struct reading *r, const void *heap) {
 	}
 }
 
+/* What is in a message has not come home to its owner. */
+static void add_message(const struct reading *r, const void *message) {
+	const char *blocks = place(message, offset_of(r, F_MESSAGE_BLOCKS));
+	size_t room = (r->field[F_MESSAGE_BLOCKS] & 0xffff) / sizeof(uint64_t);
+	if (GET(message, MESSAGE_STATE) == r->number[N_MESSAGE_FREE])
+		return;
+	for (size_t i = 0; i < GET(message, MESSAGE_COUNT) && i < room; i++) {
+		uint64_t block;
+		memcpy(&block, blocks + i * sizeof block, sizeof block);
+		uint64_t sc = block >> r->number[N_MESSAGE_CLASS_SHIFT];
+		if (sc < HAK_STATS_CLASSES)
+			r->room->cached[sc]++;
+	}
+}
+
+static void add_messages(const struct reading *r, const void *heap) {
+	struct reading_copy *message = &r->room->inner;
+	const char *chunks = place(heap, offset_of(r, F_HEAP_CHUNKS));
+	size_t n = (r->field[F_HEAP_CHUNKS] & 0xffff) / sizeof(uint64_t);
+	for (size_t i = 0; i < n * r->number[N_OUTBOX_CHUNK]; i++) {
+		uint64_t chunk;
+		memcpy(&chunk, chunks + i / r->number[N_OUTBOX_CHUNK] * sizeof chunk, sizeof chunk);
+		uint64_t at = chunk + i % r->number[N_OUTBOX_CHUNK] * r->size[S_MESSAGE];
+		if (chunk == 0 || !get_copy(r, message, at, r->size[S_MESSAGE]))
+			return;
+		add_message(r, message->bytes);
+	}
+}
+
 static void add_quarantine(const struct reading *r, uint64_t at) {
 	struct reading_copy *quarantined = &r->room->inner;
 	if (at == 0 || !get_copy(r, quarantined, at, r->size[S_QUARANTINED]))
@@ -388,6 +418,7 @@ static void add_ops(const struct reading *r, uint64_t at, struct hak_stats *st) 
 static void add_heap(const struct reading *r, const void *heap, struct hak_stats *st) {
 	add_bins(r, heap, st);
 	add_outbox(r, heap);
+	add_messages(r, heap);
 	add_quarantine(r, GET(heap, HEAP_QUARANTINE));
 	add_counters(r, heap, st);
 	add_ops(r, GET(heap, HEAP_OPS), st);

@@ -13,6 +13,8 @@ void inbox_open(struct inbox *in) {
 	/* Relaxed: nothing is published by opening, and nobody pushes while it is closed. */
 	if (atomic_load_explicit(&in->top, memory_order_relaxed) == INBOX_CLOSED)
 		atomic_store_explicit(&in->top, NULL, memory_order_relaxed);
+	if (atomic_load_explicit(&in->messages, memory_order_relaxed) == MESSAGES_CLOSED)
+		atomic_store_explicit(&in->messages, NULL, memory_order_relaxed);
 }
 
 struct slab *inbox_take(struct inbox *in, bool close) {

@@ -30,11 +30,15 @@
 
 #include "slab/slab.h"
 
-/* A stack of slabs linked by inbox_next: any thread pushes, the owner takes all at once. */
+/* A stack of slabs linked by inbox_next: any thread pushes, the owner takes all at once. And one of messages
+   (slab/message.h), likewise. */
+struct message;
 struct inbox {
 	_Atomic(struct slab *) top;
+	_Atomic(struct message *) messages;
 };
 #define INBOX_CLOSED ((struct slab *)1)
+#define MESSAGES_CLOSED ((struct message *)1)
 
 /* Blocks of one slab, linked and terminated: `first` ... `last`. */
 struct batch {
@@ -100,7 +104,7 @@ void remote_disown(struct slab *s);
 /* The inbox as a list, leaving it empty, or closed. */
 struct slab *inbox_take(struct inbox *in, bool close);
 
-/* Opens it if it is closed. */
+/* Opens it, if it is closed, to slabs and messages. */
 void inbox_open(struct inbox *in);
 
 bool inbox_is_empty(const struct inbox *in);

@@ -107,6 +107,29 @@ static void stats_freed_by_another_thread_not_live(void **state)
 		assert_in_range(after.remote_blocks - before.remote_blocks, COUNT - 4, COUNT);
 }
 
+/* In such an order that the thread collects them by slab and in messages, and has not sent all when it looks. */
+static void *free_mixed_and_look(void *arg)
+{
+	free(malloc(4000));
+	for (unsigned i = 0; i < COUNT; i++)
+		free(blocks[i * 377 % COUNT]);
+	*(struct hak_stats *)arg = get();
+	assert_int_equal(hak_check(), 0);
+	return NULL;
+}
+
+static void stats_freed_by_living_thread_not_live(void **state)
+{
+	pthread_t thread;
+	struct hak_stats before = get(), after;
+
+	take(4000);
+	assert_int_equal(pthread_create(&thread, NULL, free_mixed_and_look, &after), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	size_t size = class_of(&after, 4000)->size;
+	assert_int_equal(class_of(&after, size)->live, class_of(&before, size)->live);
+}
+
 static void stats_shorter_structure_filled_no_further(void **state)
 {
 	struct hak_stats stats;
@@ -259,6 +282,7 @@ int main(void)
 		cmocka_unit_test(stats_small_blocks_exact),
 		cmocka_unit_test(stats_large_blocks_by_band),
 		cmocka_unit_test(stats_freed_by_another_thread_not_live),
+		cmocka_unit_test(stats_freed_by_living_thread_not_live),
 		cmocka_unit_test(stats_shorter_structure_filled_no_further),
 		cmocka_unit_test(stats_json_cut_where_told),
 		cmocka_unit_test(stats_write_unknown_format_refused),

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -158,10 +159,11 @@ static void *help(void *argument)
 
 	free(take(48));
 	sem_post(&helper->ready);
-	wait_for(&helper->go);
-	free(helper->ptr);
-	sem_post(&helper->done);
-	pause(); /* it lives on, with all it may hold back */
+	for (;;) { /* it lives on, with all it may hold back */
+		wait_for(&helper->go);
+		free(helper->ptr);
+		sem_post(&helper->done);
+	}
 	return NULL;
 }
 
@@ -215,6 +217,44 @@ static void by_living_thread_then_owner(size_t size)
 	expect_double_free(p, malloc_usable_size(p));
 	free_by_helper(&helper, p);
 	free(opaque(p));
+}
+
+/* One block of each of many slabs: more than a thread keeps apart, so that it sends the others to their owner
+   together. The first such message has left, the second has not. */
+static void by_living_thread_mixed(size_t size, size_t which, bool by_owner)
+{
+	enum { SLABS = 45, SLAB_BYTES = 64 * 1024 };
+	struct helper helper;
+	uintptr_t slab = 0;
+
+	start_helper(&helper);
+	for (size_t n = 0; n < SLABS;) {
+		others[n] = take(size);
+		n += (uintptr_t)others[n] / SLAB_BYTES != slab;
+		slab = (uintptr_t)others[n - 1] / SLAB_BYTES;
+	}
+	expect_double_free(others[which], malloc_usable_size(others[which]));
+	for (size_t i = 0; i < SLABS; i++)
+		free_by_helper(&helper, others[i]);
+	if (by_owner)
+		free(opaque(others[which]));
+	else
+		free_by_helper(&helper, opaque(others[which]));
+}
+
+static void by_living_thread_among_many_then_owner(size_t size)
+{
+	by_living_thread_mixed(size, 25, true);
+}
+
+static void by_living_thread_last_of_many_then_owner(size_t size)
+{
+	by_living_thread_mixed(size, 43, true);
+}
+
+static void by_living_thread_last_of_many_twice(size_t size)
+{
+	by_living_thread_mixed(size, 43, false);
 }
 
 static void *free_twice(void *ptr)
@@ -353,6 +393,12 @@ const struct misuse twice_cases[] = {
 	{"block_freed_twice_by_owner_then_thread", SIZE_EVERY, by_owner_then_thread},
 	{"block_freed_twice_by_thread_then_owner", SIZE_EVERY, by_thread_then_owner},
 	{"block_freed_twice_by_living_thread_then_owner", SIZE_EVERY, by_living_thread_then_owner},
+	{"block_freed_twice_by_living_thread_among_many_then_owner", SIZE_SMALL | SIZE_MEDIUM,
+	 by_living_thread_among_many_then_owner},
+	{"block_freed_twice_by_living_thread_last_of_many_then_owner", SIZE_SMALL | SIZE_MEDIUM,
+	 by_living_thread_last_of_many_then_owner},
+	{"block_freed_twice_by_living_thread_last_of_many", SIZE_SMALL | SIZE_MEDIUM,
+	 by_living_thread_last_of_many_twice},
 	{"block_freed_twice_by_thread", SIZE_EVERY, by_thread_twice},
 	{"block_freed_twice_by_two_threads", SIZE_EVERY, by_two_threads},
 	{"block_of_dead_thread_freed_twice", SIZE_EVERY, of_dead_thread},

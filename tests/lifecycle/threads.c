@@ -141,6 +141,89 @@ static void many_threads(void)
 	CHECK(after - before < 4096);
 }
 
+/* Blocks of one thread that another frees, mixed over many slabs, so that it has some of them still when one of the two
+   ends; and then the other does. */
+enum { DRIFTS = 16, OF_EACH = 24, DRIFTING = DRIFTS * OF_EACH };
+static void *drifting[DRIFTING];
+
+static size_t drift_size(size_t i)
+{
+	return 700 << i % DRIFTS % 6;
+}
+
+static void *take_drifting(void *unused)
+{
+	for (size_t i = 0; i < DRIFTING; i++)
+		drifting[i] = work_take(drift_size(i));
+	return NULL;
+}
+
+static void *give_drifting(void *from)
+{
+	for (size_t i = (uintptr_t)from; i < DRIFTING; i += 2)
+		work_give(drifting[i], drift_size(i));
+	return NULL;
+}
+
+/* Half of them before the owner ends, half of them afterwards. */
+static pthread_barrier_t turn;
+
+static void *own_drifting(void *unused)
+{
+	take_drifting(NULL);
+	pthread_barrier_wait(&turn);
+	pthread_barrier_wait(&turn);
+	return NULL;
+}
+
+static void *outlive_drifting(void *thread)
+{
+	pthread_barrier_wait(&turn);
+	give_drifting((void *)0);
+	pthread_barrier_wait(&turn);
+	finish(*(pthread_t *)thread);
+	give_drifting((void *)1);
+	return NULL;
+}
+
+static void drift_rounds(int rounds, bool is_owner_first)
+{
+	for (int i = 0; i < rounds; i++) {
+		pthread_t owner, other;
+
+		if (is_owner_first) {
+			start(&owner, own_drifting, NULL);
+			start(&other, outlive_drifting, &owner);
+			finish(other);
+		} else { /* the owner is this thread */
+			take_drifting(NULL);
+			run_in_thread(give_drifting, (void *)0);
+			run_in_thread(give_drifting, (void *)1);
+		}
+	}
+}
+
+static void drifts(bool is_owner_first)
+{
+	long before;
+
+	CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
+	drift_rounds(100, is_owner_first);
+	before = work_resident_kib();
+	drift_rounds(1000, is_owner_first); /* of 2 MiB each */
+	CHECK(work_resident_kib() - before < 4096);
+}
+
+static void owners_end(void)
+{
+	drifts(true);
+}
+
+static void senders_end(void)
+{
+	drifts(false);
+}
+
 static void destroy_late(void *value)
 {
 	work_give(value, 5000);
@@ -258,6 +341,8 @@ int main(int argc, char **argv)
 		{"key_destructor_rounds_all_serve", destructor_rounds},
 		{"libc_freeing_after_teardown_works", after_teardown},
 		{"threads_20000_leave_no_growth", many_threads},
+		{"threads_that_end_amid_frees_of_others_leave_no_growth", senders_end},
+		{"threads_that_end_while_others_free_leave_no_growth", owners_end},
 		{"threads_800_with_late_destructors_stay_small", late_destructors},
 		{"threads_500_at_once_leave_together", many_at_once},
 		{"threads_detached_come_and_go", detached},

@@ -163,6 +163,33 @@ static void bin_block_written_to_found(void **state)
 	*block = mark;
 }
 
+/* Blocks of the heap that another has collected. */
+static void message_damaged_found(void **state)
+{
+	static struct bin other_bins[SC_COUNT];
+	struct heap *other = heap_acquire(other_bins, false);
+	uintptr_t block = (uintptr_t)alloc_block(heap, 32768, ALLOC_ALIGN, false);
+
+	assert_true(other != NULL && block != 0);
+	outbox_add(&other->outbox, pagemap_lookup(block).desc, block);
+	struct message *m = outbox_message(&other->outbox, 0);
+	assert_true(m != NULL && message_has(m, block) && m->count == 1 && !message_is_free(m));
+	assert_int_equal(check(), 0);
+	uint64_t *word = (uint64_t *)block, mark = *word, entry = m->block[0];
+	*word = 42;
+	assert_found("a block in a message was written to");
+	*word = mark;
+	m->block[0] += 64;
+	assert_found("a message holds what is no block");
+	m->block[0] = entry;
+	m->block[m->count++] = entry;
+	assert_found("twice on free lists");
+	m->count--;
+	heap_retire(other);
+	heap_read_messages(heap, 0);
+	assert_int_equal(check(), 0);
+}
+
 static void bin_other_class_found(void **state)
 {
 	struct bin *other = &bins[SC + 1], saved;
@@ -313,6 +340,7 @@ int main(void)
 		CASE(own_list_stray_found),
 		CASE(bin_block_in_use_elsewhere_found),
 		CASE(bin_block_written_to_found),
+		CASE(message_damaged_found),
 		CASE(bin_other_class_found),
 		CASE(list_of_bin_wrong_found),
 		CASE(pagemap_other_owner_found),

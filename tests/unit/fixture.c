@@ -63,6 +63,21 @@ void fixture_send_home(struct heap *h, uintptr_t block)
 	heap_send_home(h, slab_class_at(fixture_slab_of(block), block), &entry, &entry + 1);
 }
 
+void fixture_write(struct message *m, struct heap *to, const uintptr_t *blocks, unsigned count)
+{
+	message_open(m, &to->inbox, to->tag);
+	for (unsigned i = 0; i < count; i++) {
+		const struct slab *s = fixture_slab_of(blocks[i]);
+		message_add(m, blocks[i], s->sc, s->block_size);
+	}
+}
+
+void fixture_send(struct message *m, struct heap *to, const uintptr_t *blocks, unsigned count)
+{
+	fixture_write(m, to, blocks, count);
+	assert_true(message_post(m));
+}
+
 uint64_t fixture_word(const struct slab *s)
 {
 	return atomic_load(&s->remote);

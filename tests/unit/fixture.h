@@ -4,6 +4,7 @@
 #define UNIT_FIXTURE_H
 
 #include "front/heap.h"
+#include "slab/message.h"
 #include "slab/remote.h"
 #include "space/pagemap.h"
 
@@ -28,6 +29,12 @@ uintptr_t fixture_take(struct heap *h, unsigned sc);
 
 /* Puts a block of one of the heap's slabs on the slab's own list. */
 void fixture_send_home(struct heap *h, uintptr_t block);
+
+/* Sends blocks to a heap in a message, which is FREE. */
+void fixture_send(struct message *m, struct heap *to, const uintptr_t *blocks, unsigned count);
+
+/* Opens a message and puts blocks in it, which is not sent. */
+void fixture_write(struct message *m, struct heap *to, const uintptr_t *blocks, unsigned count);
 
 uint64_t fixture_word(const struct slab *s);
 uint32_t fixture_owner(const struct slab *s);

@@ -12,6 +12,7 @@
 #include "fixture.h"
 #include "front/alloc.h"
 #include "front/policy.h"
+#include "front/sampling.h"
 #include "listen.h"
 #include "os/os.h"
 #include "slab/pool.h"
@@ -520,6 +521,146 @@ static void block_in_bin_written_to_is_left_alone(void **state)
 	heap = heap_acquire(bins, false);
 }
 
+/* ---- messages ---- */
+
+static struct message messages[2];
+
+static void refill_reads_messages(void **state)
+{
+	bool zero = true;
+
+	take(0, 8);
+	bin_flush(heap, SC);
+	fixture_send(&messages[0], heap, blocks, 3);
+	assert_ptr_equal(heap_refill(heap, SC, &zero), blocks[2]);
+	assert_false(zero);
+	assert_true(message_is_free(&messages[0]));
+	assert_int_equal(heap->count.drained - before.drained, 3);
+	assert_ptr_equal(bin_pop(&bins[SC]), blocks[1]);
+	assert_ptr_equal(bin_pop(&bins[SC]), blocks[0]);
+	assert_null(bin_pop(&bins[SC]));
+	push_home(0, 8);
+}
+
+/* Those of other classes wait, if its own has come. */
+static void refill_reads_until_there_are_blocks(void **state)
+{
+	bool zero;
+	uintptr_t small[2] = {fixture_take(heap, 2), fixture_take(heap, 2)};
+
+	take(0, 4);
+	bin_flush(heap, SC);
+	fixture_send(&messages[0], heap, small, 2);
+	fixture_send(&messages[1], heap, blocks, 1);
+	assert_ptr_equal(heap_refill(heap, SC, &zero), blocks[0]);
+	assert_ptr_equal(heap->unread, &messages[0]);
+	assert_false(message_is_free(&messages[0]));
+	fixture_send(&messages[1], heap, blocks, 2);
+	assert_ptr_equal(heap_refill(heap, SC, &zero), blocks[1]);
+	assert_null(heap->unread);
+	assert_ptr_equal(bin_pop(&bins[2]), small[1]);
+	fixture_send_home(heap, small[1]);
+	push_home(1, 4);
+}
+
+static void message_beyond_bin_goes_home(void **state)
+{
+	uintptr_t *from = blocks;
+
+	bin_resize(heap, SC, 16);
+	take(0, 2 * MESSAGE_BLOCKS);
+	bin_flush(heap, SC);
+	fixture_send(&messages[0], heap, from, MESSAGE_BLOCKS);
+	fixture_send(&messages[1], heap, from + MESSAGE_BLOCKS, MESSAGE_BLOCKS);
+	heap_read_messages(heap, 0);
+	assert_in_range(bin_count(heap, SC), 1, 16);
+	assert_true(heap->classes[SC].overran);
+	bin_flush(heap, SC);
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
+}
+
+/* Who has the slab now gets the block. */
+static void message_to_former_owner_is_handed_on(void **state)
+{
+	uintptr_t theirs[2] = {fixture_take(other, SC), fixture_take(other, 2)};
+
+	fixture_send(&messages[0], heap, theirs, 2);
+	heap_read_messages(heap, 0);
+	assert_null(bin_pop(&bins[SC]));
+	heap_flush(heap);
+	heap_flush(other);
+	assert_int_equal(hak_space.live, 0);
+}
+
+/* Who counts the blocks that come into a bin when it is refilled finds those of messages with their slabs. */
+static void check_message_goes_by_slab(void)
+{
+	uintptr_t small[2] = {fixture_take(heap, 2), fixture_take(heap, 2)};
+
+	take(0, 4);
+	heap_flush(heap);
+	fixture_send(&messages[0], heap, small, 2);
+	fixture_send(&messages[1], heap, blocks, 4);
+	take(0, 1);
+	assert_true(message_is_free(&messages[0]) && message_is_free(&messages[1]));
+	assert_null(bin_pop(&bins[2]));
+	fixture_send_home(heap, blocks[0]);
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
+}
+
+/* Of the block that was written to, the mark is checked before it gets a link. */
+static void message_that_goes_by_slab_with_written_block_is_reported(void **state)
+{
+	take(0, 3);
+	heap_flush(heap);
+	fixture_send(&messages[0], heap, blocks, 3);
+	*(uint64_t *)blocks[1] = 42;
+	listen_begin();
+	hak_settings.guard_rate = 1000;
+	heap_read_messages(heap, 0);
+	hak_settings.guard_rate = 0;
+	assert_said("write after free to %p (1024-byte block)", (void *)blocks[1]);
+	assert_int_equal(fixture_slab_of(blocks[0])->used - remote_count(fixture_word(fixture_slab_of(blocks[0]))), 1);
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
+static void message_to_heap_that_samples_goes_by_slab(void **state)
+{
+	sampling_set(512 * HAK_KIB);
+	sampling_look(heap);
+	assert_non_null(heap->sampling);
+	check_message_goes_by_slab();
+	sampling_set(0);
+	sampling_look(heap);
+	assert_null(heap->sampling);
+}
+
+static void message_with_guards_goes_by_slab(void **state)
+{
+	hak_settings.guard_rate = 1000;
+	check_message_goes_by_slab();
+	hak_settings.guard_rate = 0;
+}
+
+/* A block that was written to meanwhile is not served. */
+static void message_with_written_block_is_reported(void **state)
+{
+	bool zero;
+
+	take(0, 2);
+	bin_flush(heap, SC);
+	fixture_send(&messages[0], heap, blocks, 2);
+	*(uint64_t *)blocks[1] = 42;
+	listen_begin();
+	assert_ptr_equal(heap_refill(heap, SC, &zero), blocks[0]);
+	assert_said("write after free to %p (1024-byte block)", (void *)blocks[1]);
+	heap_destroy_slabs(heap);
+	heap = heap_acquire(bins, false);
+}
+
 /* However seldom the thread frees what is others'. */
 static void outbox_is_posted_in_time(void **state)
 {
@@ -620,6 +761,14 @@ int main(void)
 		cmocka_unit_test_setup_teardown(list_of_others_written_to_is_not_served, start, end),
 		cmocka_unit_test_setup_teardown(list_of_others_written_to_at_its_ends_is_told, start, end),
 		cmocka_unit_test_setup_teardown(block_in_bin_written_to_is_left_alone, start, end),
+		cmocka_unit_test_setup_teardown(refill_reads_messages, start, end),
+		cmocka_unit_test_setup_teardown(refill_reads_until_there_are_blocks, start, end),
+		cmocka_unit_test_setup_teardown(message_beyond_bin_goes_home, start, end),
+		cmocka_unit_test_setup_teardown(message_to_former_owner_is_handed_on, start, end),
+		cmocka_unit_test_setup_teardown(message_to_heap_that_samples_goes_by_slab, start, end),
+		cmocka_unit_test_setup_teardown(message_with_guards_goes_by_slab, start, end),
+		cmocka_unit_test_setup_teardown(message_that_goes_by_slab_with_written_block_is_reported, start, end),
+		cmocka_unit_test_setup_teardown(message_with_written_block_is_reported, start, end),
 		cmocka_unit_test_setup_teardown(outbox_is_posted_in_time, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
 		cmocka_unit_test_setup_teardown(no_memory_for_a_bin_slab_serves, start, end),

@@ -9,6 +9,7 @@
 #include "slab/pool.h"
 
 #include <pthread.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,6 +111,83 @@ static void retire_with_inbox_full_gives_all_back(void **state)
 	post_all();
 	assert_false(inbox_is_empty(&h->inbox));
 	heap_retire(h);
+	assert_int_equal(hak_space.live, 0);
+	assert_int_equal(pool_count(SC), 0);
+}
+
+/* All blocks, each message as full as it may be. */
+enum { MESSAGES = (BLOCKS + MESSAGE_BLOCKS - 1) / MESSAGE_BLOCKS };
+static struct message messages[MESSAGES];
+
+static void write_messages(struct heap *to)
+{
+	for (unsigned i = 0; i < MESSAGES; i++)
+		fixture_write(&messages[i], to, blocks + i * MESSAGE_BLOCKS,
+		              i < MESSAGES - 1 ? MESSAGE_BLOCKS : BLOCKS % MESSAGE_BLOCKS);
+}
+
+static void post_messages(unsigned from, unsigned end)
+{
+	for (unsigned i = from; i < end; i++)
+		if (!message_post(&messages[i]))
+			heap_scatter_message(&messages[i]);
+}
+
+static bool are_free(void)
+{
+	bool all = true;
+
+	for (unsigned i = 0; i < MESSAGES; i++)
+		all = all && message_is_free(&messages[i]);
+	return all;
+}
+
+static void retire_with_messages_gives_all_back(void **state)
+{
+	struct heap *h = acquire(bins, false);
+
+	take(h);
+	write_messages(h);
+	post_messages(0, MESSAGES);
+	heap_retire(h);
+	assert_true(are_free());
+	assert_int_equal(hak_space.live, 0);
+	assert_int_equal(pool_count(SC), 0);
+}
+
+/* By a thread that has begun them before. */
+static void messages_to_ended_heap_come_to_slabs(void **state)
+{
+	struct heap *h = acquire(bins, false);
+
+	take(h);
+	write_messages(h);
+	heap_retire(h);
+	assert_int_equal(hak_space.live, 2);
+	post_messages(0, MESSAGES);
+	assert_true(are_free());
+	assert_int_equal(hak_space.live, 0);
+	assert_int_equal(pool_count(SC), 0);
+}
+
+/* The heap's next thread reads what is not for it, and passes it on. */
+static void messages_to_former_thread_come_to_slabs(void **state)
+{
+	struct heap *h = acquire(bins, false), *other = acquire(other_bins, false);
+
+	take(h);
+	write_messages(h);
+	heap_retire(h);
+	blocks[0] = fixture_take(other, SC); /* adopts */
+	assert_int_equal(other->count.refill_adopt, 1);
+	fixture_send_home(other, blocks[0]);
+	assert_ptr_equal(acquire(bins, false), h);
+	post_messages(0, MESSAGES);
+	assert_false(are_free());
+	heap_read_messages(h, 0);
+	assert_true(are_free());
+	heap_retire(h);
+	heap_retire(other);
 	assert_int_equal(hak_space.live, 0);
 	assert_int_equal(pool_count(SC), 0);
 }
@@ -216,6 +294,69 @@ static void repair_after_fork_busy_heap_is_given_up(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+/* Those that it had not read, and those in its inbox; what is posted later finds that closed. */
+static bool repair_scatters_messages_of_busy_heap(void)
+{
+	struct heap *mine = acquire(bins, false), *lost = acquire(other_bins, false);
+	bool are_read;
+
+	take(lost);
+	write_messages(lost);
+	post_messages(0, 2);
+	lost->unread = inbox_take_messages(&lost->inbox, false);
+	post_messages(2, 3);
+	lost->busy = true;
+	heap_repair_after_fork(mine);
+	are_read = lost->unread == NULL && message_is_free(&messages[0]) && message_is_free(&messages[2]) && !are_free();
+	post_messages(3, MESSAGES);
+	return are_read && are_free() && !tag_is_slab(pagemap_tag(blocks[0])) &&
+		fixture_slab_of(fixture_take(mine, SC)) == fixture_slab_of(blocks[99]);
+}
+
+/* Sent by the thread that forks to one that was reading it, or had taken it out of its inbox. */
+static bool repair_frees_message_in_hand(void)
+{
+	struct heap *mine = acquire(bins, false), *lost = acquire(other_bins, false);
+	struct message *m;
+	bool was_out, is_free;
+
+	take(lost);
+	for (unsigned i = 0; i < OUTBOX_SLOTS; i++) /* their slabs get none */
+		mine->outbox.slot[i].slab = (struct slab *)mine;
+	for (unsigned i = 0; i <= MESSAGE_BLOCKS; i++)
+		outbox_add(&mine->outbox, fixture_slab_of(blocks[i]), blocks[i]);
+	memset(mine->outbox.slot, 0, sizeof mine->outbox.slot);
+	m = inbox_take_messages(&lost->inbox, false);
+	was_out = m == outbox_message(&mine->outbox, 0) && !message_is_free(m) && !message_is_free(m + 1);
+	lost->busy = true;
+	heap_repair_after_fork(mine);
+	is_free = message_is_free(m) && !message_is_free(m + 1); /* which is OPEN */
+	outbox_flush(&mine->outbox);
+	return was_out && is_free && message_is_free(m + 1);
+}
+
+/* In a child, since blocks are lost. */
+static void check_in_child(bool (*repair)(void))
+{
+	int status = -1;
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(!repair());
+	assert_true(child > 0 && waitpid(child, &status, 0) == child);
+	assert_int_equal(status, 0);
+}
+
+static void repair_after_fork_messages_of_busy_heap_come_to_slabs(void **state)
+{
+	check_in_child(repair_scatters_messages_of_busy_heap);
+}
+
+static void repair_after_fork_message_in_hand_is_free_again(void **state)
+{
+	check_in_child(repair_frees_message_in_hand);
+}
+
 /* QUEUED with its router gone. */
 static void repair_after_fork_routes_lost_slab(void **state)
 {
@@ -316,12 +457,17 @@ int main(void)
 		cmocka_unit_test_setup(retired_heap_is_used_again, start_empty),
 		cmocka_unit_test_setup(retire_with_blocks_out_publishes, start_empty),
 		cmocka_unit_test_setup(retire_with_inbox_full_gives_all_back, start_empty),
+		cmocka_unit_test_setup(retire_with_messages_gives_all_back, start_empty),
+		cmocka_unit_test_setup(messages_to_ended_heap_come_to_slabs, start_empty),
+		cmocka_unit_test_setup(messages_to_former_thread_come_to_slabs, start_empty),
 		cmocka_unit_test_setup(retire_without_adoption_next_heap_goes_on, start_empty),
 		cmocka_unit_test_setup(destroyed_heap_takes_blocks_along, start_empty),
 		cmocka_unit_test_setup(drain_slab_of_former_owner_goes_to_pool, start_empty),
 		cmocka_unit_test_setup(registry_knows_every_heap_once, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_retires_the_others, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_busy_heap_is_given_up, start_empty),
+		cmocka_unit_test_setup(repair_after_fork_messages_of_busy_heap_come_to_slabs, start_empty),
+		cmocka_unit_test_setup(repair_after_fork_message_in_hand_is_free_again, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_routes_lost_slab, start_empty),
 		cmocka_unit_test_setup(fork_amid_end_of_thread_is_repaired, start_empty),
 		cmocka_unit_test_setup(forsaken_heap_goes_on, start_empty),

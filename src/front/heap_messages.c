@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* A heap takes up the messages that other threads sent it (slab/message.h). All need what front/heap.h asks of whoever
+   touches a heap. */
+#include "base/probe.h"
+#include "front/alloc.h"
+#include "front/bins.h"
+#include "front/misuse.h"
+
+/* Where the mark is checked and set anew, who wrote to the block would get away with it. */
+static bool is_untouched(uint64_t entry) {
+	uintptr_t block = message_block(entry);
+	if (HAK_LIKELY(bin_is_untouched((void *)block)))
+		return true;
+	misuse_written(MISUSE_AFTER_FREE, block, hak_size_classes[message_class(entry)].size);
+	return false;
+}
+
+/* A block out of a message. In a bin its mark is checked when it is served. */
+static void take_in(struct heap *h, uint64_t entry) {
+	uintptr_t block = message_block(entry);
+	unsigned sc = message_class(entry);
+	struct pagemap_entry e = pagemap_lookup(block);
+	if (e.tag == (h->tag | sc << SC_CODE_SHIFT) && bin_push_as(&h->bins[sc], (void *)block, true))
+		return;
+	if (is_untouched(entry))
+		block_put(h, e.desc, block);
+}
+
+static void post_run(uintptr_t first, uintptr_t last, unsigned n) {
+	if (n != 0)
+		remote_post_list(pagemap_lookup(first).desc, first, last, n);
+}
+
+HAK_COLD void heap_scatter_message(struct message *m) {
+	uintptr_t first = 0, last = 0;
+	unsigned n = 0; /* blocks of one slab, `first` ... `last` */
+	for (unsigned i = 0; i < m->count; i++) {
+		uintptr_t block = message_block(m->block[i]);
+		if (!is_untouched(m->block[i]))
+			continue;
+		if (n != 0 && block / GRANULE == first / GRANULE) {
+			block_set_link(last, link_encode(block));
+		} else {
+			post_run(first, last, n);
+			first = block;
+			n = 0;
+		}
+		last = block;
+		n++;
+	}
+	post_run(first, last, n);
+	message_release(m);
+}
+
+/* These count the blocks that come into a bin when it is refilled, and must find those with their slabs then. */
+static bool goes_by_refills(const struct heap *h) {
+	return h->sampling != NULL || hak_settings.guard_rate != 0;
+}
+
+static void read_message(struct heap *h, struct message *m) {
+	HAK_PROBE1(remote_drain, message_block(m->block[0]) & ~(GRANULE - 1));
+	COUNT_MORE(h->count.drained, m->count);
+	for (unsigned i = 0; i < m->count; i++)
+		take_in(h, m->block[i]);
+	message_release(m);
+}
+
+void heap_read_messages(struct heap *h, unsigned sc) {
+	while (heap_has_messages(h)) {
+		if (h->unread == NULL)
+			h->unread = inbox_take_messages(&h->inbox, false);
+		struct message *m = h->unread;
+		h->unread = m->next;
+		if (HAK_UNLIKELY(goes_by_refills(h)))
+			heap_scatter_message(m);
+		else
+			read_message(h, m);
+		if (sc != 0 && !bin_is_empty(&h->bins[sc]))
+			return;
+	}
+}
+
+HAK_COLD void heap_close_messages(struct heap *h) {
+	struct message *lists[] = { h->unread, inbox_take_messages(&h->inbox, true) }, *next;
+	h->unread = NULL;
+	for (unsigned i = 0; i < 2; i++)
+		for (struct message *m = lists[i]; m != NULL && m != MESSAGES_CLOSED; m = next) {
+			next = m->next;
+			heap_scatter_message(m);
+		}
+}
