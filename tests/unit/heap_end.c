@@ -192,6 +192,26 @@ static void messages_to_former_thread_come_to_slabs(void **state)
 	assert_int_equal(pool_count(SC), 0);
 }
 
+static void messages_without_adoption_wait_for_next_thread(void **state)
+{
+	struct heap *h = acquire(bins, false);
+
+	hak_settings.adopt = false;
+	take(h);
+	write_messages(h);
+	heap_retire(h);
+	post_messages(0, MESSAGES);
+	assert_true(inbox_has_messages(&h->inbox));
+	assert_ptr_equal(acquire(other_bins, false), h);
+	take(h);
+	assert_true(are_free());
+	assert_int_equal(hak_space.live, 2);
+	push_home(h);
+	hak_settings.adopt = true;
+	heap_retire(h);
+	assert_int_equal(hak_space.live, 0);
+}
+
 static void retire_without_adoption_next_heap_goes_on(void **state)
 {
 	struct heap *h = acquire(bins, false);
@@ -460,6 +480,7 @@ int main(void)
 		cmocka_unit_test_setup(retire_with_messages_gives_all_back, start_empty),
 		cmocka_unit_test_setup(messages_to_ended_heap_come_to_slabs, start_empty),
 		cmocka_unit_test_setup(messages_to_former_thread_come_to_slabs, start_empty),
+		cmocka_unit_test_setup(messages_without_adoption_wait_for_next_thread, start_empty),
 		cmocka_unit_test_setup(retire_without_adoption_next_heap_goes_on, start_empty),
 		cmocka_unit_test_setup(destroyed_heap_takes_blocks_along, start_empty),
 		cmocka_unit_test_setup(drain_slab_of_former_owner_goes_to_pool, start_empty),
