@@ -35,7 +35,7 @@ static struct {
 	struct superslab *all;         /* descriptors, linked by `next` */
 } space;
 
-struct superslab *const *superslab_all(void) {
+HAK_EVERYDAY struct superslab *const *superslab_all(void) {
 	return &space.all;
 }
 
@@ -43,7 +43,7 @@ struct lock *space_lock(void) {
 	return &space.lock;
 }
 
-void space_acquire(void) {
+HAK_EVERYDAY void space_acquire(void) {
 	bool waited = !lock_try(&space.lock);
 	if (waited)
 		lock_acquire_slow(&space.lock);
@@ -66,7 +66,7 @@ static void unfile(struct list_node *n) {
 		list_remove(n);
 }
 
-static void file(struct run_index *index, struct list_node *n, unsigned length) {
+HAK_EVERYDAY static void file(struct run_index *index, struct list_node *n, unsigned length) {
 	unfile(n);
 	if (length == 0)
 		return;
@@ -74,14 +74,14 @@ static void file(struct run_index *index, struct list_node *n, unsigned length) 
 	index->lengths |= (uint64_t)1 << length;
 }
 
-void superslab_refile(struct superslab *ss) {
+HAK_EVERYDAY void superslab_refile(struct superslab *ss) {
 	struct kind *kind = ss->huge ? &space.huge : &space.plain;
 	file(&kind->free, &ss->by_run, longest_run32(ss->free));
 	file(&kind->dirty, &ss->by_dirty, longest_run32(ss->free & ~ss->zero));
 }
 
 /* The shortest run that is long enough: keeps whole SuperSlabs whole. */
-static struct list_node *best_fit(struct run_index *index, size_t granules) {
+HAK_EVERYDAY static struct list_node *best_fit(struct run_index *index, size_t granules) {
 	for (;;) {
 		uint64_t fits = index->lengths & ~(((uint64_t)1 << granules) - 1);
 		if (fits == 0)
@@ -123,7 +123,7 @@ static struct superslab *choose(size_t granules, enum span_use use, unsigned *fi
 	return ss == NULL && use == SPAN_DENSE ? fit(far, granules, firstp) : ss;
 }
 
-struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *firstp, bool *zerop) {
+HAK_EVERYDAY struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *firstp, bool *zerop) {
 	unsigned first;
 	struct superslab *ss = choose(granules, use, &first);
 	if (ss == NULL)
@@ -142,7 +142,7 @@ struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *f
 	return ss;
 }
 
-void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty) {
+HAK_EVERYDAY void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty) {
 	ss->free |= mask;
 	ss->zero |= mask & ~dirty;
 	space_change_live(-(ptrdiff_t)count_ones32(mask));
@@ -156,7 +156,7 @@ void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty) {
 /* Huge pages or none for what was just mapped. Where the system hands them out unasked the first touch of a small
    heap would cost 2 MiB, and roomy spans their unused pages; with a granule apart no huge page fits, and madvise
    stays for larger heaps (sandboxes). */
-static bool choose_pages(const struct kind *kind, uintptr_t base, size_t n) {
+HAK_EVERYDAY static bool choose_pages(const struct kind *kind, uintptr_t base, size_t n) {
 	if (kind == &space.huge) {
 		os_advise_huge((void *)base, n * SUPERSLAB, true);
 	} else if (hak_settings.thp != THP_ALWAYS && hak_space.superslabs >= HUGE_AFTER) {
@@ -240,7 +240,7 @@ static struct superslab *new_descriptor(void) {
 	return ss;
 }
 
-bool superslab_grow(enum span_use use) {
+HAK_EVERYDAY bool superslab_grow(enum span_use use) {
 	struct kind *kind = kind_for(use);
 	if (kind->region == kind->region_end && !map_region(kind))
 		return false;
