@@ -24,6 +24,7 @@
 enum {
 	RECYCLED_TRIES = 4, /* ready slabs looked at for blocks that were in use before */
 	GUARD_SLABS = 4 * SUPERSLAB_GRANULES, /* TINY_LARSON_GUARD: slabs a heap takes freely */
+	FILLED_FROM = 3,    /* slabs of a class that a heap has when it is clear that it is going to fill the next */
 	SHUFFLED = 8,       /* blocks carved at a time, at least, where their order is to be random */
 };
 
@@ -184,6 +185,15 @@ static struct slab *take_ready(struct heap_class *hc) {
 	return s;
 }
 
+/* Is the heap going to use all of the slab, the newest of its class? Mid blocks may leave pages unused: theirs is made
+   resident only where that was so a second ago. */
+static bool is_to_be_filled(const struct slab *s) {
+	unsigned others = 0, enough = s->was_lately ? 1 : FILLED_FROM;
+	for (const struct list_node *at = s->all.next; at != NULL && others < enough; at = at->next)
+		others++;
+	return others == enough && (s->was_lately || s->block_size <= SC_SMALL_MAX);
+}
+
 struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	pocket_yield(&h->pocket, 1);
 	struct slab *s = slab_new(sc, h->classes[sc].all.first == NULL);
@@ -197,6 +207,8 @@ struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	policy_note_lock(&h->policy, sc);
 	heap_log_slab(h, sc, "takes a fresh one");
 	heap_add_slab(h, s);
+	if (is_to_be_filled(s))
+		slab_populate(s);
 	if (s->has_canaries)
 		secure_prepare_slab(s);
 	return s;

@@ -73,8 +73,9 @@ void os_advise_huge(void *addr, size_t size, bool wanted);
    page spans its ends. False: the pages may be gone. */
 bool os_map_apart(void *addr, size_t size);
 
-/* Makes the pages resident; what they hold stays. Other threads may be using them. */
-void os_populate(void *addr, size_t size);
+/* Makes accessible pages resident, by one call for all; what they hold stays. Other threads may be using them. False:
+   this system has no such call, or forbids it; it is not asked again. */
+bool os_populate(void *addr, size_t size);
 
 /* Grows a mapping in place. Not done: unchanged; refused: the system would not move it, either (its pages are locked
    in part, or advised about in part). */

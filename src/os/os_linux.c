@@ -317,11 +317,17 @@ HAK_EVERYDAY bool os_map_apart(void *addr, size_t size) {
 #define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
 #endif
 
-void os_populate(void *addr, size_t size) {
-	if (raw6(SYS_madvise, (long)addr, (long)size, MADV_POPULATE_WRITE, 0, 0, 0) != -EINVAL)
-		return;
-	for (char *page = addr; page < (char *)addr + size; page += os_facts.page_size)
-		__atomic_fetch_or(page, 0, __ATOMIC_RELAXED);
+bool os_populate(void *addr, size_t size) {
+	static bool is_refused;
+	/* Relaxed: a thread that does not see it yet asks once more. */
+	if (__atomic_load_n(&is_refused, __ATOMIC_RELAXED))
+		return false;
+	COUNT_CALL(madvise);
+	long ret = raw6(SYS_madvise, (long)addr, (long)size, MADV_POPULATE_WRITE, 0, 0, 0);
+	bool refused = ret == -EINVAL || ret == -ENOSYS || ret == -EPERM;
+	if (refused)
+		__atomic_store_n(&is_refused, true, __ATOMIC_RELAXED);
+	return !refused;
 }
 
 enum os_growth os_grow(void *addr, size_t old_size, size_t new_size) {

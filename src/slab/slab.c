@@ -9,6 +9,7 @@
 #include "slab/mosaic.h"
 #include "space/meta.h"
 #include "space/pagemap.h"
+#include "space/purge.h"
 
 uintptr_t hak_key = 1;
 uintptr_t hak_mark = 1;
@@ -104,6 +105,11 @@ static void harden(struct slab *s) {
 	s->carved = s->reserved;
 }
 
+HAK_COLD void slab_populate(const struct slab *s) {
+	if (s->fresh_is_zero && !s->has_guard && hak_settings.purge_delay_ms > 0 && !purge_is_discreet())
+		os_populate((void *)s->base, align_up((size_t)s->capacity * s->block_size, os_facts.page_size));
+}
+
 struct slab *slab_new(unsigned sc, bool is_first) {
 	const struct size_class *c = &hak_size_classes[sc];
 	struct slab *s = take_descriptor();
@@ -125,6 +131,7 @@ struct slab *slab_new(unsigned sc, bool is_first) {
 	s->capacity = c->capacity;
 	s->block_size = c->size;
 	s->sc = (uint8_t)sc;
+	s->was_lately = span.lately;
 	harden(s);
 	HAK_PROBE2(slab_get, s->base, sc);
 	/* Relaxed: nobody knows this slab yet. */

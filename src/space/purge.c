@@ -112,10 +112,18 @@ void purge_after_fork(bool purger_is_gone) {
 	purge.taken_from = NULL;
 }
 
+static bool was_lately(const struct superslab *ss, uint64_t now_ms) {
+	return ss->purged_ms != 0 && now_ms - ss->purged_ms < PURGE_REGRET_MS;
+}
+
+bool purge_was_lately(const struct superslab *ss) {
+	return was_lately(ss, purge.now_ms) && was_lately(ss, os_now_ms());
+}
+
 void purge_regret(struct superslab *ss) {
-	if (purge.now_ms - ss->purged_ms >= PURGE_REGRET_MS)
+	if (ss->regretted || !was_lately(ss, purge.now_ms))
 		return;
-	ss->purged_ms = 0; /* once per purge */
+	ss->regretted = true; /* once per purge */
 	if (purge.regret == 0)
 		watch_breath();
 	if (purge.regret < REGRET_MAX)
@@ -210,6 +218,7 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 	if (HAK_UNLIKELY(purge.taken_from != ss)) /* this is a fork child, and they have been put back */
 		return false;
 	ss->purged_ms = purge.now_ms;
+	ss->regretted = false;
 	hak_space.purges += calls;
 	hak_space.purged += count_ones32(clean);
 	superslab_put(ss, mask, mask & ~clean);

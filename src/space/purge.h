@@ -48,6 +48,10 @@ void purge_reset(void);
    space lock has been repaired if the first is so. */
 void purge_after_fork(bool purger_is_gone);
 
+/* Was some of the SuperSlab given back so short a time ago that using it again is to be regretted? Looks
+   at the clock if so. Under the lock. */
+bool purge_was_lately(const struct superslab *ss);
+
 /* Clean granules of a SuperSlab that was once purged are used again. */
 void purge_regret(struct superslab *ss);
 

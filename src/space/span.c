@@ -51,11 +51,14 @@ static void log_superslab(const struct superslab *ss, const char *what, size_t b
 
 /* The SuperSlab is new, and one span of it is ours: it cannot go away. */
 static void settle(struct superslab *ss) {
-	size_t bytes = align_up(SUPERSLAB / 100 * hak_settings.prefault, os_facts.page_size);
+	size_t bytes = min_size(align_up(SUPERSLAB / 100 * hak_settings.prefault, os_facts.page_size), SUPERSLAB);
 	log_superslab(ss, ss->huge ? " mapped, for huge pages" : " mapped", 0);
 	if (bytes == 0)
 		return;
-	os_populate((void *)ss->base, min_size(bytes, SUPERSLAB));
+	/* Else by touching them, though others may write there already, if none of them may be inaccessible. */
+	if (!os_populate((void *)ss->base, bytes) && hak_settings.secure < 3)
+		for (uintptr_t page = ss->base; page < ss->base + bytes; page += os_facts.page_size)
+			__atomic_fetch_or((char *)page, 0, __ATOMIC_RELAXED);
 	log_superslab(ss, " made resident", bytes);
 }
 
@@ -88,13 +91,14 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
 		ss = take_locked(granules, SPAN_DENSE, &first, &zero, &grown);
 	if (hak_space.regrets != regrets && held_likewise(ss->base + first * GRANULE, size))
 		purge_note_breath();
+	bool lately = ss != NULL && zero && purge_was_lately(ss);
 	lock_release(space_lock());
 	if (ss == NULL)
 		return false;
 	if (grown)
 		settle(ss);
 	*span = (struct span){ .base = (void *)(ss->base + first * GRANULE), .granules = granules,
-	                       .ss = ss, .zero = zero };
+	                       .ss = ss, .zero = zero, .lately = lately };
 	return true;
 }
 

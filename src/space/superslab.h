@@ -32,6 +32,7 @@ struct superslab {
 	struct list_node by_dirty;   /* likewise of its longest run of dirty granules */
 	struct queue_node dirty_link; /* in the dirty queue iff `queued` */
 	bool queued;
+	bool regretted;              /* its last purge was */
 	bool huge;                   /* asked for huge pages: for dense spans only */
 };
 
@@ -41,6 +42,7 @@ struct span {
 	size_t granules;
 	struct superslab *ss; /* NULL: a mapping of its own */
 	bool zero;            /* out: all of it reads as zero */
+	bool lately;          /* out: and some of it, or near it, was given back less than a second ago */
 	size_t last_size;     /* in, at free: size of the blocks it held, for reports; 0: not known */
 	bool was_large;       /* in, at free: it held one large block */
 };

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "fixture.h"
 
+#include <sys/mman.h>
+
+#include "base/bits.h"
 #include "common.h"
 #include "front/bins.h"
+#include "os/os.h"
 
 struct slab *fixture_slab(unsigned sc, struct inbox *owner, unsigned carved)
 {
@@ -86,4 +90,15 @@ uint64_t fixture_word(const struct slab *s)
 uint32_t fixture_owner(const struct slab *s)
 {
 	return pagemap_tag(s->base) & ~TAG_CODE_MASK;
+}
+
+bool fixture_is_whole(const struct slab *s)
+{
+	size_t page = os_facts.page_size;
+	unsigned char resident = 0;
+
+	uintptr_t end = align_up(s->base + (size_t)s->capacity * s->block_size, page);
+
+	CHECK(mincore((void *)(end - page), page, &resident) == 0);
+	return (resident & 1) != 0;
 }

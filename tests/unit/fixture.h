@@ -39,4 +39,7 @@ void fixture_write(struct message *m, struct heap *to, const uintptr_t *blocks, 
 uint64_t fixture_word(const struct slab *s);
 uint32_t fixture_owner(const struct slab *s);
 
+/* Is the last page that blocks of the slab lie on resident? */
+bool fixture_is_whole(const struct slab *s);
+
 #endif

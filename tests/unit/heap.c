@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/settings.h"
 #include "common.h"
 #include "fixture.h"
 #include "front/alloc.h"
@@ -17,6 +18,7 @@
 #include "os/os.h"
 #include "slab/pool.h"
 #include "space/meta.h"
+#include "space/purge.h"
 
 enum { SC = 32, PER_SLAB = 64 }; /* 1 KiB blocks */
 
@@ -53,6 +55,50 @@ static void push_home(unsigned from, unsigned to)
 {
 	for (unsigned i = from; i < to; i++)
 		fixture_send_home(heap, blocks[i]);
+}
+
+enum { WHOLE_SLABS = 6 };
+
+/* Which of the first slabs of the class are resident to their ends when they have one block out, as bits. */
+static unsigned whole_slabs(unsigned sc)
+{
+	static uintptr_t all[WHOLE_SLABS * PER_SLAB];
+	unsigned capacity = hak_size_classes[sc].capacity, whole = 0;
+
+	for (unsigned i = 0; i < WHOLE_SLABS * capacity; i++) {
+		all[i] = fixture_take(heap, sc);
+		if (i % capacity == 0)
+			whole |= (unsigned)fixture_is_whole(fixture_slab_of(all[i])) << i / capacity;
+	}
+	for (unsigned i = 0; i < WHOLE_SLABS * capacity; i++)
+		fixture_send_home(heap, all[i]);
+	heap_flush(heap);
+	purge_all(1); /* does not unmap what is empty then */
+	return whole;
+}
+
+/* From the fourth of its class on; or from the second, if memory there was given back a moment ago. */
+static void slab_that_is_going_to_be_filled_resident_at_once(void **state)
+{
+	enum { SPANS = 9 };
+	static struct span spans[SPANS];
+	unsigned mid = sc_of(24 * 1024);
+
+	purge_all(0);
+	sleep_ms(PURGE_REGRET_MS + 50);
+	assert_int_equal(whole_slabs(SC), 0);
+	purge_all(0);
+	for (unsigned i = 0; i < SPANS; i++)
+		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_ROOMY, 0, &spans[i]));
+	if (os_populate(spans[0].base, os_facts.page_size)) {
+		assert_int_equal(whole_slabs(SC), 0x38);
+		assert_int_equal(whole_slabs(SC), 0x3e);
+		assert_int_equal(whole_slabs(mid), 0x3e);
+		sleep_ms(PURGE_REGRET_MS + 50);
+		assert_int_equal(whole_slabs(mid), 0);
+	}
+	for (unsigned i = 0; i < SPANS; i++)
+		span_free(&spans[i], GRANULE);
 }
 
 /* As another thread would. */
@@ -771,6 +817,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(message_with_written_block_is_reported, start, end),
 		cmocka_unit_test_setup_teardown(outbox_is_posted_in_time, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
+		cmocka_unit_test_setup_teardown(slab_that_is_going_to_be_filled_resident_at_once, start, end),
 		cmocka_unit_test_setup_teardown(no_memory_for_a_bin_slab_serves, start, end),
 	};
 

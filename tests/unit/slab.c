@@ -6,6 +6,7 @@
 #include "base/settings.h"
 #include "common.h"
 #include "fixture.h"
+#include "os/os.h"
 #include "space/meta.h"
 #include "space/pagemap.h"
 #include "space/purge.h"
@@ -76,6 +77,70 @@ static void slabs_of_mid_blocks_and_first_ones_keep_clear_of_huge_pages(void **s
 		purge_all(0);
 	}
 	hak_settings.thp = THP_AUTO;
+}
+
+/* Makes a slab that is dirty, as far as is known, and gives its memory back. Was that said of the one before? */
+static bool next_was_lately(void)
+{
+	struct slab *s = slab_new(sc_of(24 * 1024), false);
+	bool was_lately;
+
+	assert_non_null(s);
+	was_lately = s->was_lately;
+	__atomic_store_n(&s->carved, s->capacity, __ATOMIC_RELAXED);
+	slab_delete(s);
+	purge_all(1); /* does not unmap what is empty then */
+	return was_lately;
+}
+
+static void memory_given_back_lately_said_so(void **state)
+{
+	struct span span;
+
+	assert_true(span_alloc(1, SPAN_ROOMY, 0, &span));
+	purge_tick(); /* looks at the clock */
+	assert_false(next_was_lately());
+	assert_true(next_was_lately());
+	assert_true(next_was_lately());
+	sleep_ms(PURGE_REGRET_MS + 50); /* and nobody looks at the clock */
+	assert_false(next_was_lately());
+	span_free(&span, 0);
+}
+
+/* Of a fresh slab of 24 KiB blocks, by slab_populate. */
+static bool is_made_whole(void)
+{
+	struct slab *s = slab_new(sc_of(24 * 1024), false);
+	bool is_whole;
+
+	assert_non_null(s);
+	slab_populate(s);
+	is_whole = fixture_is_whole(s);
+	__atomic_store_n(&s->carved, s->capacity, __ATOMIC_RELAXED);
+	slab_delete(s);
+	purge_all(1);
+	return is_whole;
+}
+
+/* In a larger heap, and while memory is given back, but not at once. */
+static void slab_populated_resident_where_that_is_wanted(void **state)
+{
+	enum { SPANS = 9 };
+	static struct span spans[SPANS];
+	int64_t delay = hak_settings.purge_delay_ms;
+
+	assert_false(is_made_whole());
+	for (unsigned i = 0; i < SPANS; i++)
+		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_ROOMY, 0, &spans[i]));
+	if (os_populate(spans[0].base, os_facts.page_size))
+		assert_true(is_made_whole());
+	hak_settings.purge_delay_ms = 0;
+	assert_false(is_made_whole());
+	hak_settings.purge_delay_ms = -1;
+	assert_false(is_made_whole());
+	hak_settings.purge_delay_ms = delay;
+	for (unsigned i = 0; i < SPANS; i++)
+		span_free(&spans[i], GRANULE);
 }
 
 static void word_of_a_program_is_an_end_but_not_ours(void **state)
@@ -263,6 +328,8 @@ int main(void)
 		cmocka_unit_test_setup(deleted_slab_dirty_as_far_as_carved, start_empty),
 		cmocka_unit_test_setup(descriptors_reused_also_after_rebuild, start_empty),
 		cmocka_unit_test_setup(guards_used_up_and_given_back_serve_again, start_empty),
+		cmocka_unit_test_setup(memory_given_back_lately_said_so, start_empty),
+		cmocka_unit_test_setup(slab_populated_resident_where_that_is_wanted, start_empty),
 		cmocka_unit_test_setup(slabs_of_mid_blocks_and_first_ones_keep_clear_of_huge_pages, start_empty),
 	};
 
