@@ -25,7 +25,7 @@ static const size_t FLOOR = 4 * HAK_MIB;      /* bytes always allowed */
 struct bigcache_stats hak_bigcache_stats;
 
 /* Under `lock`, as is hak_space.kept: the granules kept. */
-static struct {
+HAK_LAST_IN_BSS struct bigcache {
 	struct lock lock;
 	struct list bin[BINS];
 	uint64_t nonempty[WORDS];
@@ -37,23 +37,23 @@ static struct {
 	uint64_t evicted_ms;    /* when the allowance last forced a span out; 0: never */
 	uint64_t regret_ms;
 	uint32_t generation;    /* of this cache: bigcache_reset begins a new one */
-} cache;
+} hak_bigcache;
 
 /* What the cache may keep where nobody says: bytes; 0: not asked yet; constant then. */
 HAK_AT_START static size_t automatic_max;
 
 struct lock *bigcache_lock(void) {
-	return &cache.lock;
+	return &hak_bigcache.lock;
 }
 
 void bigcache_reset(void) {
 	for (unsigned i = 0; i < BINS; i++)
-		cache.bin[i].first = NULL;
+		hak_bigcache.bin[i].first = NULL;
 	for (unsigned i = 0; i < WORDS; i++)
-		cache.nonempty[i] = 0;
-	cache.age = (struct queue){ 0 };
+		hak_bigcache.nonempty[i] = 0;
+	hak_bigcache.age = (struct queue){ 0 };
 	space_set_kept(0);
-	cache.generation++;
+	hak_bigcache.generation++;
 }
 
 HAK_EVERYDAY bool bigcache_is_empty(void) {
@@ -87,37 +87,37 @@ static void count_kept(ptrdiff_t granules) {
 
 static void bin(struct large *l) {
 	unsigned b = bin_of(l->span.granules);
-	list_push(&cache.bin[b], &l->bin_link);
-	cache.nonempty[b / 64] |= (uint64_t)1 << b % 64;
+	list_push(&hak_bigcache.bin[b], &l->bin_link);
+	hak_bigcache.nonempty[b / 64] |= (uint64_t)1 << b % 64;
 }
 
 static void unbin(struct large *l) {
 	unsigned b = bin_of(l->span.granules);
 	list_remove(&l->bin_link);
-	if (cache.bin[b].first == NULL)
-		cache.nonempty[b / 64] &= ~((uint64_t)1 << b % 64);
+	if (hak_bigcache.bin[b].first == NULL)
+		hak_bigcache.nonempty[b / 64] &= ~((uint64_t)1 << b % 64);
 }
 
 static void add(struct large *l) {
 	bin(l);
-	queue_append(&cache.age, &l->age_link);
+	queue_append(&hak_bigcache.age, &l->age_link);
 	count_kept((ptrdiff_t)l->span.granules);
-	l->freed_ms = cache.now_ms;
-	l->generation = cache.generation;
+	l->freed_ms = hak_bigcache.now_ms;
+	l->generation = hak_bigcache.generation;
 	large_set_keeper(l, KEPT_BIGCACHE);
 }
 
 static void take_out(struct large *l) {
 	unbin(l);
-	queue_remove(&cache.age, &l->age_link);
+	queue_remove(&hak_bigcache.age, &l->age_link);
 	count_kept(-(ptrdiff_t)l->span.granules);
 	large_set_keeper(l, KEPT_NOT);
 }
 
 /* The first bin from `b` on that is not empty, or BINS. */
 static unsigned next_bin(unsigned b) {
-	uint64_t word = cache.nonempty[b / 64] & ~(uint64_t)0 << b % 64;
-	for (unsigned w = b / 64;; word = cache.nonempty[w]) {
+	uint64_t word = hak_bigcache.nonempty[b / 64] & ~(uint64_t)0 << b % 64;
+	for (unsigned w = b / 64;; word = hak_bigcache.nonempty[w]) {
 		if (word != 0)
 			return w * 64 + (unsigned)__builtin_ctzll(word);
 		if (++w == WORDS)
@@ -128,7 +128,7 @@ static unsigned next_bin(unsigned b) {
 /* The smallest span of `granules` to `most`, as far as the bins tell. */
 static struct large *find(size_t granules, size_t most) {
 	for (unsigned b = bin_of(granules), end = bin_of(most) + 1; (b = next_bin(b)) < end; b++) {
-		struct list_node *n = cache.bin[b].first;
+		struct list_node *n = hak_bigcache.bin[b].first;
 		for (int i = 0; n != NULL && i < TRIES; n = n->next, i++) {
 			size_t have = of_bin_node(n)->span.granules;
 			if (have >= granules && have <= most)
@@ -177,7 +177,7 @@ static void touch(struct large *l) {
 static struct large *kept_at(uintptr_t addr) {
 	struct pagemap_entry e = pagemap_lookup_steady(addr);
 	struct large *l = e.tag == TAG_LARGE_CACHED || e.tag == TAG_LARGE ? e.desc : NULL;
-	if (l == NULL || large_keeper(l) != KEPT_BIGCACHE || l->generation != cache.generation)
+	if (l == NULL || large_keeper(l) != KEPT_BIGCACHE || l->generation != hak_bigcache.generation)
 		return NULL;
 	return addr >= base_of(l) && addr < end_of(l) ? l : NULL;
 }
@@ -235,36 +235,36 @@ static void join_following(struct large *l) {
 
 /* Joins whatever lies side by side. False: nothing has come since the last time. */
 static bool join_all(void) {
-	if (!cache.unjoined)
+	if (!hak_bigcache.unjoined)
 		return false;
-	cache.unjoined = false;
-	for (struct queue_node *n = cache.age.first; n != NULL; n = n->next)
+	hak_bigcache.unjoined = false;
+	for (struct queue_node *n = hak_bigcache.age.first; n != NULL; n = n->next)
 		join_following(of_age_node(n));
 	return true;
 }
 
 /* A miss soon after the allowance forced a span out: the allowance was too small. */
 static void regret_miss(void) {
-	if (cache.evicted_ms == 0 || cache.now_ms - cache.evicted_ms > PURGE_REGRET_MS)
+	if (hak_bigcache.evicted_ms == 0 || hak_bigcache.now_ms - hak_bigcache.evicted_ms > PURGE_REGRET_MS)
 		return;
-	cache.evicted_ms = 0;
-	if (cache.regret < REGRET_MAX)
-		cache.regret++;
-	cache.regret_ms = cache.now_ms;
+	hak_bigcache.evicted_ms = 0;
+	if (hak_bigcache.regret < REGRET_MAX)
+		hak_bigcache.regret++;
+	hak_bigcache.regret_ms = hak_bigcache.now_ms;
 }
 
 static void look_at_clock(void) {
-	cache.events = 0;
-	cache.now_ms = os_now_ms();
-	if (cache.regret > 0 && cache.now_ms - cache.regret_ms > PURGE_REGRET_MS) {
-		cache.regret--;
-		cache.regret_ms = cache.now_ms;
+	hak_bigcache.events = 0;
+	hak_bigcache.now_ms = os_now_ms();
+	if (hak_bigcache.regret > 0 && hak_bigcache.now_ms - hak_bigcache.regret_ms > PURGE_REGRET_MS) {
+		hak_bigcache.regret--;
+		hak_bigcache.regret_ms = hak_bigcache.now_ms;
 	}
 }
 
 static bool is_stale(const struct large *l) {
 	return hak_settings.purge_delay_ms >= 0 &&
-		cache.now_ms - l->freed_ms > (uint64_t)hak_settings.purge_delay_ms;
+		hak_bigcache.now_ms - l->freed_ms > (uint64_t)hak_settings.purge_delay_ms;
 }
 
 /* Not later: sandboxes forbid asking. */
@@ -282,7 +282,7 @@ static size_t allowance(void) {
 	size_t live = space_big() * GRANULE, max = hak_settings.bigcache_max;
 	if (max == BIGCACHE_AUTO)
 		max = max_size(FLOOR << REGRET_MAX, automatic_max);
-	size_t most = max_size(FLOOR << cache.regret, min_size(live / 4 << cache.regret, live));
+	size_t most = max_size(FLOOR << hak_bigcache.regret, min_size(live / 4 << hak_bigcache.regret, live));
 	most = min_size(most, max) / GRANULE;
 	/* Relaxed: a hint. What pockets keep is kept of the same. */
 	return most - min_size(__atomic_load_n(&hak_space.pocketed, __ATOMIC_RELAXED), most);
@@ -315,7 +315,7 @@ static struct large *take(size_t granules) {
 }
 
 struct large *bigcache_take(size_t granules, bool is_last) {
-	lock_acquire(&cache.lock);
+	lock_acquire(&hak_bigcache.lock);
 	struct large *l = take(granules);
 	if (l == NULL && hak_space.kept >= granules && join_all())
 		l = take(granules);
@@ -327,14 +327,14 @@ struct large *bigcache_take(size_t granules, bool is_last) {
 		hak_bigcache_stats.misses++;
 		regret_miss();
 	}
-	lock_release(&cache.lock);
+	lock_release(&hak_bigcache.lock);
 	return l;
 }
 
 bool bigcache_has(size_t granules) {
-	lock_acquire(&cache.lock);
+	lock_acquire(&hak_bigcache.lock);
 	bool has = find(granules, MOST) != NULL;
-	lock_release(&cache.lock);
+	lock_release(&hak_bigcache.lock);
 	return has;
 }
 
@@ -343,7 +343,7 @@ bool bigcache_has(size_t granules) {
 /* A span that the rules say must go, taken out: all of the oldest if it is stale, else about as much of it as
    is too much. */
 static struct large *victim(size_t most) {
-	struct queue_node *n = cache.age.first;
+	struct queue_node *n = hak_bigcache.age.first;
 	if (n == NULL)
 		return NULL;
 	struct large *oldest = of_age_node(n);
@@ -363,9 +363,9 @@ static bool evict(size_t most) {
 	bool any = false;
 	struct large *l;
 	for (;; any = true) {
-		lock_acquire(&cache.lock);
+		lock_acquire(&hak_bigcache.lock);
 		l = victim(most);
-		lock_release(&cache.lock);
+		lock_release(&hak_bigcache.lock);
 		if (l == NULL)
 			return any;
 		large_release(l);
@@ -381,18 +381,18 @@ void bigcache_put(struct large *l) {
 		large_release(l);
 		return;
 	}
-	lock_acquire(&cache.lock);
-	bool look = ++cache.events >= CLOCK_EVERY || cache.age.first == NULL;
+	lock_acquire(&hak_bigcache.lock);
+	bool look = ++hak_bigcache.events >= CLOCK_EVERY || hak_bigcache.age.first == NULL;
 	if (look)
 		look_at_clock();
 	l->untouched = true;
-	cache.unjoined = true;
+	hak_bigcache.unjoined = true;
 	add(l);
 	size_t most = allowance();
 	bool over = hak_space.kept > most;
 	if (over)
-		cache.evicted_ms = cache.now_ms != 0 ? cache.now_ms : 1;
-	lock_release(&cache.lock);
+		hak_bigcache.evicted_ms = hak_bigcache.now_ms != 0 ? hak_bigcache.now_ms : 1;
+	lock_release(&hak_bigcache.lock);
 	if (over)
 		purge_note_burst();
 	if (look || over)
@@ -407,19 +407,19 @@ bool bigcache_release(size_t keep) {
 
 uint64_t bigcache_due(void) {
 	uint64_t due = PURGE_NEVER;
-	lock_acquire(&cache.lock);
-	if (hak_settings.purge_delay_ms >= 0 && cache.age.first != NULL)
-		due = of_age_node(cache.age.first)->freed_ms + (uint64_t)hak_settings.purge_delay_ms + 1;
-	lock_release(&cache.lock);
+	lock_acquire(&hak_bigcache.lock);
+	if (hak_settings.purge_delay_ms >= 0 && hak_bigcache.age.first != NULL)
+		due = of_age_node(hak_bigcache.age.first)->freed_ms + (uint64_t)hak_settings.purge_delay_ms + 1;
+	lock_release(&hak_bigcache.lock);
 	return due;
 }
 
 void bigcache_tick(void) {
 	if (bigcache_is_empty())
 		return;
-	lock_acquire(&cache.lock);
+	lock_acquire(&hak_bigcache.lock);
 	look_at_clock();
-	lock_release(&cache.lock);
+	lock_release(&hak_bigcache.lock);
 	evict(SIZE_MAX);
 }
 
@@ -430,7 +430,7 @@ static const char *check_one(const struct large *l) {
 	if (large_keeper(l) != KEPT_BIGCACHE || atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_LIVE)
 		return "BigCache keeps a span that is not free";
 	if (!list_is_linked(&l->bin_link) || *l->bin_link.pprev != &l->bin_link ||
-	    (cache.nonempty[b / 64] >> b % 64 & 1) == 0)
+	    (hak_bigcache.nonempty[b / 64] >> b % 64 & 1) == 0)
 		return "BigCache has a span in no bin";
 	if (kept_at(end_of(l) - GRANULE) != l)
 		return "BigCache and the page map disagree about a span";
@@ -440,7 +440,7 @@ static const char *check_one(const struct large *l) {
 static size_t count_binned(void) {
 	size_t n = 0;
 	for (unsigned b = 0; b < BINS; b++)
-		for (const struct list_node *at = cache.bin[b].first; at != NULL; at = at->next)
+		for (const struct list_node *at = hak_bigcache.bin[b].first; at != NULL; at = at->next)
 			n++;
 	return n;
 }
@@ -448,13 +448,13 @@ static size_t count_binned(void) {
 HAK_COLD const char *bigcache_check(void) {
 	const char *wrong = NULL;
 	size_t granules = 0, count = 0;
-	lock_acquire(&cache.lock);
-	for (struct queue_node *n = cache.age.first; n != NULL && wrong == NULL; n = n->next, count++) {
+	lock_acquire(&hak_bigcache.lock);
+	for (struct queue_node *n = hak_bigcache.age.first; n != NULL && wrong == NULL; n = n->next, count++) {
 		granules += of_age_node(n)->span.granules;
 		wrong = check_one(of_age_node(n));
 	}
-	if (wrong == NULL && (granules != hak_space.kept || count != cache.age.count || count != count_binned()))
+	if (wrong == NULL && (granules != hak_space.kept || count != hak_bigcache.age.count || count != count_binned()))
 		wrong = "the sums over BigCache are wrong";
-	lock_release(&cache.lock);
+	lock_release(&hak_bigcache.lock);
 	return wrong;
 }

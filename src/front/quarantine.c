@@ -14,10 +14,10 @@ struct large_queue {
 };
 
 /* Under `lock`. */
-static struct {
+HAK_LAST_IN_BSS struct large_quarantine {
 	struct lock lock;
 	struct large_queue shut, zeroed;
-} larges;
+} hak_large_quarantine;
 
 struct quarantine *quarantine_new(void) {
 	return meta_alloc(sizeof(struct quarantine));
@@ -126,12 +126,12 @@ HAK_GUESS bool quarantine_find(uintptr_t block, const struct heap **heapp, uint6
 /* ---- large blocks ---- */
 
 struct lock *quarantine_lock(void) {
-	return &larges.lock;
+	return &hak_large_quarantine.lock;
 }
 
 void quarantine_reset(void) {
-	larges.shut.bytes = larges.shut.count = 0;
-	larges.zeroed.bytes = larges.zeroed.count = 0;
+	hak_large_quarantine.shut.bytes = hak_large_quarantine.shut.count = 0;
+	hak_large_quarantine.zeroed.bytes = hak_large_quarantine.zeroed.count = 0;
 }
 
 bool quarantine_zeroes(const struct large *l) {
@@ -162,39 +162,39 @@ void quarantine_add_large(struct large *l) {
 		return;
 	}
 	bool zeroes = quarantine_zeroes(l);
-	struct large_queue *q = zeroes ? &larges.zeroed : &larges.shut;
+	struct large_queue *q = zeroes ? &hak_large_quarantine.zeroed : &hak_large_quarantine.shut;
 	size_t most = zeroes ? ZEROED_BYTES : LARGE_BYTES;
 	l->is_shut = !zeroes;
 	if (l->is_shut) /* or part of it, if the system refuses */
 		os_protect(l->span.base, l->usable, false);
-	lock_acquire(&larges.lock);
+	lock_acquire(&hak_large_quarantine.lock);
 	q->bytes += bytes;
 	while (q->count > 0 && (q->count == LARGE_BLOCKS || q->bytes > most)) {
 		struct large *old = take_oldest_large_locked(q);
-		lock_release(&larges.lock);
+		lock_release(&hak_large_quarantine.lock);
 		let_go_large(old);
-		lock_acquire(&larges.lock);
+		lock_acquire(&hak_large_quarantine.lock);
 	}
 	q->queue[(q->oldest + q->count) % LARGE_BLOCKS] = l;
 	q->count++;
-	lock_release(&larges.lock);
+	lock_release(&hak_large_quarantine.lock);
 }
 
 static bool flush_queue(struct large_queue *q) {
 	bool any = false;
-	lock_acquire(&larges.lock);
+	lock_acquire(&hak_large_quarantine.lock);
 	while (q->count > 0) {
 		struct large *old = take_oldest_large_locked(q);
-		lock_release(&larges.lock);
+		lock_release(&hak_large_quarantine.lock);
 		let_go_large(old);
 		any = true;
-		lock_acquire(&larges.lock);
+		lock_acquire(&hak_large_quarantine.lock);
 	}
-	lock_release(&larges.lock);
+	lock_release(&hak_large_quarantine.lock);
 	return any;
 }
 
 bool quarantine_flush_large(void) {
-	bool any = flush_queue(&larges.shut);
-	return flush_queue(&larges.zeroed) || any;
+	bool any = flush_queue(&hak_large_quarantine.shut);
+	return flush_queue(&hak_large_quarantine.zeroed) || any;
 }

@@ -41,7 +41,7 @@
 
 enum { STACK_BYTES = 16 * 1024 };
 
-struct os_facts os_facts;
+HAK_AT_START struct os_facts os_facts;
 struct os_counters os_counters;
 
 /* Relaxed: a counter. */
@@ -145,7 +145,7 @@ enum { EARLY = 8 };
 
 /* Mappings made before the settings hold. Mostly there is one thread then; where nobody loads settings there
    may be more, and each takes a place of its own. */
-static struct {
+HAK_AT_START static struct {
 	bool over;
 	_Atomic unsigned count; /* places asked for; relaxed: read when the process is alone */
 	struct {
