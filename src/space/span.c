@@ -49,17 +49,24 @@ static void log_superslab(const struct superslab *ss, const char *what, size_t b
 	os_say(&l);
 }
 
+/* Where the system cannot do it by one call, by touching them, though others may write there already. False: they were
+   left alone, since there may be inaccessible ones among them. */
+HAK_COLD static bool touch_pages(uintptr_t at, size_t bytes) {
+	if (hak_settings.secure >= 3)
+		return false;
+	for (uintptr_t end = at + bytes; at < end; at += os_facts.page_size)
+		__atomic_fetch_or((char *)at, 0, __ATOMIC_RELAXED);
+	return true;
+}
+
 /* The SuperSlab is new, and one span of it is ours: it cannot go away. */
 static void settle(struct superslab *ss) {
 	size_t bytes = min_size(align_up(SUPERSLAB / 100 * hak_settings.prefault, os_facts.page_size), SUPERSLAB);
 	log_superslab(ss, ss->huge ? " mapped, for huge pages" : " mapped", 0);
 	if (bytes == 0)
 		return;
-	/* Else by touching them, though others may write there already, if none of them may be inaccessible. */
-	if (!os_populate((void *)ss->base, bytes) && hak_settings.secure < 3)
-		for (uintptr_t page = ss->base; page < ss->base + bytes; page += os_facts.page_size)
-			__atomic_fetch_or((char *)page, 0, __ATOMIC_RELAXED);
-	log_superslab(ss, " made resident", bytes);
+	if (os_populate((void *)ss->base, bytes) || touch_pages(ss->base, bytes))
+		log_superslab(ss, " made resident", bytes);
 }
 
 /* `grownp`: for that a SuperSlab had to be made. */

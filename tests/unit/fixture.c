@@ -95,9 +95,8 @@ uint32_t fixture_owner(const struct slab *s)
 bool fixture_is_whole(const struct slab *s)
 {
 	size_t page = os_facts.page_size;
-	unsigned char resident = 0;
-
 	uintptr_t end = align_up(s->base + (size_t)s->capacity * s->block_size, page);
+	unsigned char resident = 0;
 
 	CHECK(mincore((void *)(end - page), page, &resident) == 0);
 	return (resident & 1) != 0;

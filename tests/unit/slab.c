@@ -79,17 +79,29 @@ static void slabs_of_mid_blocks_and_first_ones_keep_clear_of_huge_pages(void **s
 	hak_settings.thp = THP_AUTO;
 }
 
-/* Makes a slab that is dirty, as far as is known, and gives its memory back. Was that said of the one before? */
-static bool next_was_lately(void)
+static struct slab *mid_slab(void)
 {
 	struct slab *s = slab_new(sc_of(24 * 1024), false);
-	bool was_lately;
 
 	assert_non_null(s);
-	was_lately = s->was_lately;
+	return s;
+}
+
+/* Deletes a slab that is dirty, as far as is known, and gives its memory back. */
+static void give_back(struct slab *s)
+{
 	__atomic_store_n(&s->carved, s->capacity, __ATOMIC_RELAXED);
 	slab_delete(s);
 	purge_all(1); /* does not unmap what is empty then */
+}
+
+/* Does a slab lie where the one before did, whose memory went back a moment ago, and say so? */
+static bool next_was_lately(void)
+{
+	struct slab *s = mid_slab();
+	bool was_lately = s->was_lately;
+
+	give_back(s);
 	return was_lately;
 }
 
@@ -110,15 +122,12 @@ static void memory_given_back_lately_said_so(void **state)
 /* Of a fresh slab of 24 KiB blocks, by slab_populate. */
 static bool is_made_whole(void)
 {
-	struct slab *s = slab_new(sc_of(24 * 1024), false);
+	struct slab *s = mid_slab();
 	bool is_whole;
 
-	assert_non_null(s);
 	slab_populate(s);
 	is_whole = fixture_is_whole(s);
-	__atomic_store_n(&s->carved, s->capacity, __ATOMIC_RELAXED);
-	slab_delete(s);
-	purge_all(1);
+	give_back(s);
 	return is_whole;
 }
 
