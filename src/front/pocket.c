@@ -14,7 +14,7 @@ enum {
 	LEAST_SPANS = POCKET_SPAN_LAST, /* and in any case */
 	OUT_MOST = 2,    /* blocks given back to get below that, in one call: none has much to do */
 };
-static const size_t MOST[POCKET_SORTS] = { /* granules of a sort in a pocket */
+HAK_EVERYDAY_CONST static const size_t MOST[POCKET_SORTS] = { /* granules of a sort in a pocket */
 	[POCKET_PIECES] = 8 * HAK_MIB / GRANULE,
 	[POCKET_SPANS] = 16 * HAK_MIB / GRANULE,
 };

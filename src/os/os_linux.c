@@ -373,9 +373,10 @@ static int ask_kernel(clockid_t clock, struct timespec *ts) {
 
 static clock_fn *find_clock(void) {
 	clock_fn *fn;
-	*(void **)&fn = vdso_find("__vdso_clock_gettime");
+	HAK_EVERYDAY_CONST static const char name[] = "__vdso_clock_gettime", on_arm[] = "__kernel_clock_gettime";
+	*(void **)&fn = vdso_find(name);
 	if (fn == NULL)
-		*(void **)&fn = vdso_find("__kernel_clock_gettime"); /* so on Arm */
+		*(void **)&fn = vdso_find(on_arm);
 	return fn != NULL ? fn : ask_kernel;
 }
 

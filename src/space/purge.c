@@ -116,7 +116,7 @@ static bool was_lately(const struct superslab *ss, uint64_t now_ms) {
 	return ss->purged_ms != 0 && now_ms - ss->purged_ms < PURGE_REGRET_MS;
 }
 
-bool purge_was_lately(const struct superslab *ss) {
+HAK_EVERYDAY bool purge_was_lately(const struct superslab *ss) {
 	return was_lately(ss, purge.now_ms) && was_lately(ss, os_now_ms());
 }
 

@@ -39,7 +39,7 @@ HAK_EVERYDAY struct superslab *const *superslab_all(void) {
 	return &space.all;
 }
 
-struct lock *space_lock(void) {
+HAK_EVERYDAY struct lock *space_lock(void) {
 	return &space.lock;
 }
 
@@ -61,7 +61,7 @@ static struct superslab *of_dirty_node(struct list_node *n) {
 	return LIST_ENTRY(n, struct superslab, by_dirty);
 }
 
-static void unfile(struct list_node *n) {
+HAK_EVERYDAY static void unfile(struct list_node *n) {
 	if (list_is_linked(n))
 		list_remove(n);
 }
@@ -93,7 +93,7 @@ HAK_EVERYDAY static struct list_node *best_fit(struct run_index *index, size_t g
 	}
 }
 
-static struct superslab *fit_dirty(struct kind *kind, size_t granules, unsigned *firstp) {
+HAK_EVERYDAY static struct superslab *fit_dirty(struct kind *kind, size_t granules, unsigned *firstp) {
 	struct list_node *n = best_fit(&kind->dirty, granules);
 	if (n == NULL)
 		return NULL;
@@ -102,7 +102,7 @@ static struct superslab *fit_dirty(struct kind *kind, size_t granules, unsigned 
 	return ss;
 }
 
-static struct superslab *fit(struct kind *kind, size_t granules, unsigned *firstp) {
+HAK_EVERYDAY static struct superslab *fit(struct kind *kind, size_t granules, unsigned *firstp) {
 	struct list_node *n = best_fit(&kind->free, granules);
 	if (n == NULL)
 		return NULL;
@@ -112,7 +112,7 @@ static struct superslab *fit(struct kind *kind, size_t granules, unsigned *first
 }
 
 /* Dirty granules first: they are resident already, and clean ones cost a page fault each. */
-static struct superslab *choose(size_t granules, enum span_use use, unsigned *firstp) {
+HAK_EVERYDAY static struct superslab *choose(size_t granules, enum span_use use, unsigned *firstp) {
 	struct kind *near = use == SPAN_DENSE ? &space.huge : &space.plain;
 	struct kind *far = use == SPAN_DENSE ? &space.plain : &space.huge;
 	struct superslab *ss = fit_dirty(near, granules, firstp);
@@ -171,7 +171,7 @@ HAK_EVERYDAY static bool choose_pages(const struct kind *kind, uintptr_t base, s
 
 /* The first mapping is twice what a SuperSlab needs, so that an aligned one lies in it without
    trimming; what is left over becomes metadata memory. */
-static bool map_first_region(void) {
+HAK_EVERYDAY static bool map_first_region(void) {
 	char *p = os_map(NULL, 2 * SUPERSLAB);
 	if (p == NULL)
 		return false;
@@ -190,7 +190,7 @@ static bool map_first_region(void) {
 	return true;
 }
 
-void space_guard(void) {
+HAK_EVERYDAY void space_guard(void) {
 	static bool done;
 	/* Relaxed: it only keeps a second call from asking the system again. */
 	if (__atomic_exchange_n(&done, true, __ATOMIC_RELAXED))
@@ -199,7 +199,7 @@ void space_guard(void) {
 	pagemap_guard();
 }
 
-static bool map_region(struct kind *kind) {
+HAK_EVERYDAY static bool map_region(struct kind *kind) {
 	if (space.all == NULL && kind == &space.plain && map_first_region())
 		return true;
 	size_t n = hak_space.superslabs / 4;
@@ -221,12 +221,12 @@ static bool map_region(struct kind *kind) {
 	return false;
 }
 
-static struct kind *kind_for(enum span_use use) {
+HAK_EVERYDAY static struct kind *kind_for(enum span_use use) {
 	bool dense = hak_settings.thp == THP_AUTO && hak_space.superslabs >= HUGE_AFTER;
 	return use == SPAN_DENSE && (hak_settings.thp == THP_ALWAYS || dense) ? &space.huge : &space.plain;
 }
 
-static struct superslab *new_descriptor(void) {
+HAK_EVERYDAY static struct superslab *new_descriptor(void) {
 	struct list_node *n = space.unused.first;
 	if (n != NULL) {
 		list_remove(n);
