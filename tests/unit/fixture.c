@@ -7,6 +7,7 @@
 #include "common.h"
 #include "front/bins.h"
 #include "os/os.h"
+#include "space/purge.h"
 
 struct slab *fixture_slab(unsigned sc, struct inbox *owner, unsigned carved)
 {
@@ -100,4 +101,25 @@ bool fixture_is_whole(const struct slab *s)
 
 	CHECK(mincore((void *)(end - page), page, &resident) == 0);
 	return (resident & 1) != 0;
+}
+
+/* As many SuperSlabs, and one more. */
+static struct span heap_spans[PURGE_HEAP / SUPERSLAB + 1];
+enum { HEAP_SPANS = sizeof(heap_spans) / sizeof(heap_spans[0]) };
+
+void fixture_enlarge_heap(void)
+{
+	for (unsigned i = 0; i < HEAP_SPANS; i++)
+		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_ROOMY, 0, &heap_spans[i]));
+}
+
+void fixture_reduce_heap(void)
+{
+	for (unsigned i = 0; i < HEAP_SPANS; i++)
+		span_free(&heap_spans[i], GRANULE);
+}
+
+bool fixture_can_populate(void)
+{
+	return os_populate(heap_spans[0].base, os_facts.page_size);
 }

@@ -39,6 +39,13 @@ void fixture_write(struct message *m, struct heap *to, const uintptr_t *blocks, 
 uint64_t fixture_word(const struct slab *s);
 uint32_t fixture_owner(const struct slab *s);
 
+/* Makes the heap larger than PURGE_HEAP, and small again. */
+void fixture_enlarge_heap(void);
+void fixture_reduce_heap(void);
+
+/* Is memory made resident by one call here? Of the larger heap. */
+bool fixture_can_populate(void);
+
 /* Is the last page that blocks of the slab lie on resident? */
 bool fixture_is_whole(const struct slab *s);
 

@@ -80,25 +80,21 @@ static unsigned whole_slabs(unsigned sc)
 /* From the fourth of its class on; or from the second, if memory there was given back a moment ago. */
 static void slab_that_is_going_to_be_filled_resident_at_once(void **state)
 {
-	enum { SPANS = 9 };
-	static struct span spans[SPANS];
 	unsigned mid = sc_of(24 * 1024);
 
 	purge_all(0);
 	sleep_ms(PURGE_REGRET_MS + 50);
 	assert_int_equal(whole_slabs(SC), 0);
 	purge_all(0);
-	for (unsigned i = 0; i < SPANS; i++)
-		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_ROOMY, 0, &spans[i]));
-	if (os_populate(spans[0].base, os_facts.page_size)) {
+	fixture_enlarge_heap();
+	if (fixture_can_populate()) {
 		assert_int_equal(whole_slabs(SC), 0x38);
 		assert_int_equal(whole_slabs(SC), 0x3e);
 		assert_int_equal(whole_slabs(mid), 0x3e);
 		sleep_ms(PURGE_REGRET_MS + 50);
 		assert_int_equal(whole_slabs(mid), 0);
 	}
-	for (unsigned i = 0; i < SPANS; i++)
-		span_free(&spans[i], GRANULE);
+	fixture_reduce_heap();
 }
 
 /* As another thread would. */

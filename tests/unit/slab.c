@@ -6,7 +6,6 @@
 #include "base/settings.h"
 #include "common.h"
 #include "fixture.h"
-#include "os/os.h"
 #include "space/meta.h"
 #include "space/pagemap.h"
 #include "space/purge.h"
@@ -134,22 +133,18 @@ static bool is_made_whole(void)
 /* In a larger heap, and while memory is given back, but not at once. */
 static void slab_populated_resident_where_that_is_wanted(void **state)
 {
-	enum { SPANS = 9 };
-	static struct span spans[SPANS];
 	int64_t delay = hak_settings.purge_delay_ms;
 
 	assert_false(is_made_whole());
-	for (unsigned i = 0; i < SPANS; i++)
-		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_ROOMY, 0, &spans[i]));
-	if (os_populate(spans[0].base, os_facts.page_size))
+	fixture_enlarge_heap();
+	if (fixture_can_populate())
 		assert_true(is_made_whole());
 	hak_settings.purge_delay_ms = 0;
 	assert_false(is_made_whole());
 	hak_settings.purge_delay_ms = -1;
 	assert_false(is_made_whole());
 	hak_settings.purge_delay_ms = delay;
-	for (unsigned i = 0; i < SPANS; i++)
-		span_free(&spans[i], GRANULE);
+	fixture_reduce_heap();
 }
 
 static void word_of_a_program_is_an_end_but_not_ours(void **state)
