@@ -132,6 +132,7 @@ struct slab *slab_new(unsigned sc, bool is_first) {
 	s->block_size = c->size;
 	s->sc = (uint8_t)sc;
 	s->was_lately = span.lately;
+	s->is_end_idle = span.idle != 0;
 	harden(s);
 	HAK_PROBE2(slab_get, s->base, sc);
 	/* Relaxed: nobody knows this slab yet. */
@@ -145,7 +146,8 @@ void slab_delete(struct slab *s) {
 	HAK_PROBE2(slab_release, s->base, s->sc);
 	bool mosaic = slab_mosaic(s) != NULL;
 	struct span span = { .base = (void *)s->base, .granules = 1, .ss = s->ss,
-	                     .last_size = mosaic ? 0 : s->block_size };
+	                     .last_size = mosaic ? 0 : s->block_size,
+	                     .idle = s->is_end_idle ? span_idle(1, s->block_size) : 0 };
 	/* What was never carved is as clean as it was at the start. */
 	size_t touched = s->fresh_is_zero ? s->carved * (size_t)s->block_size : GRANULE;
 	/* A descriptor that is handed out anew must not look like this slab before it is filled in: a

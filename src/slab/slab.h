@@ -54,6 +54,7 @@ struct slab {
 	bool has_canaries : 1; /* its blocks end in canaries (front/canary.h); constant */
 	bool has_guard : 1;    /* its first page is inaccessible; constant */
 	bool was_lately : 1;   /* its memory, or some near it, was given back a moment before; constant */
+	bool is_end_idle : 1;  /* what its blocks leave over is not resident: span.idle; constant */
 	bool in_use;           /* false: the descriptor is on the free list (under the slab lock) */
 	uint32_t number;       /* of the descriptor, from 0; constant */
 	struct superslab *ss;  /* where the granule came from; NULL: mapped alone */

@@ -22,9 +22,10 @@ static struct {
 	uint64_t now_ms;      /* as of the last look */
 	unsigned regret;
 	uint64_t regret_ms;   /* when regret last changed, or was confirmed */
-	bool breathes;        /* what was given back was wanted again for blocks of the same size */
-	size_t most;          /* granules in use and dirty ones together, since the last review of regret; */
-	size_t high, low;     /* dirty ones alone */
+	bool breathes;        /* the program does the same again and again, or gives all back and wants it again */
+	size_t most;          /* granules in use at a time since the last review of regret, or then, with dirty ones; */
+	size_t least;         /* the fewest in use since there were so many; */
+	size_t high, low;     /* dirty ones since the last review */
 	uint64_t refused_ms;  /* when the system last refused all; 0: never */
 	size_t stuck;         /* dirty granules that it refused, as locked pages are */
 	uint64_t stuck_ms;    /* when */
@@ -47,13 +48,16 @@ static uint32_t dirty_mask(const struct superslab *ss) {
 	return ss->free & ~ss->zero;
 }
 
-static size_t in_use(void) {
-	return hak_space.live + space_big();
+/* Granules whose pages may be resident. */
+HAK_EVERYDAY static size_t in_use(void) {
+	size_t all = hak_space.live + space_big();
+	return all - min_size(all, hak_space.idle >> GRANULE_SHIFT);
 }
 
 static void watch_breath(void) {
 	purge.high = purge.low = hak_space.dirty;
-	purge.most = in_use() + hak_space.dirty;
+	purge.least = in_use();
+	purge.most = purge.least + hak_space.dirty;
 }
 
 /* While the program breathes, and uses again what is dirty, regret lasts. */
@@ -124,6 +128,7 @@ void purge_regret(struct superslab *ss) {
 	if (ss->regretted || !was_lately(ss, purge.now_ms))
 		return;
 	ss->regretted = true; /* once per purge */
+	purge.breathes |= purge.least < purge.most / 4;
 	if (purge.regret == 0)
 		watch_breath();
 	if (purge.regret < REGRET_MAX)
@@ -134,6 +139,13 @@ void purge_regret(struct superslab *ss) {
 
 void purge_note_breath(void) {
 	purge.breathes = true;
+}
+
+HAK_EVERYDAY void purge_note_use(void) {
+	size_t live = in_use();
+	if (live <= purge.most)
+		return;
+	purge.most = purge.least = live;
 }
 
 static size_t allowance(void) {
@@ -155,6 +167,10 @@ static size_t allowance(void) {
 /* Will anything be purged at all? */
 static bool has_duty(void) {
 	return hak_settings.purge_delay_ms >= 0 && space_superslabs() * SUPERSLAB > PURGE_HEAP;
+}
+
+bool purge_breathes(void) {
+	return purge.breathes && has_duty();
 }
 
 static bool may_purge(void) {
@@ -288,7 +304,7 @@ static void purge_excess_locked(void) {
 }
 
 void purge_after_free_locked(void) {
-	purge.most = max_size(purge.most, in_use() + hak_space.dirty);
+	purge.least = min_size(purge.least, in_use());
 	purge.high = max_size(purge.high, hak_space.dirty);
 	purge.low = min_size(purge.low, hak_space.dirty);
 	if (++purge.events >= CLOCK_EVERY) {
@@ -304,6 +320,7 @@ void purge_excess(void) {
 	if (!purge_pending())
 		return;
 	space_acquire();
+	purge_note_use();
 	purge_excess_locked();
 	lock_release(space_lock());
 }

@@ -8,8 +8,10 @@
  * The allowance is max(PURGE_FLOOR, live / 4). Regret keeps it from hurting programs that breathe: using
  * memory again that was purged less than a second ago doubles it, as long as live and dirty memory
  * together stay below PURGE_CEILING; a quiet second halves it. If it was wanted again for blocks of the same size,
- * the program does the same again and again: then both together may be what they were in the last second, up to
- * PURGE_BREATH, as long as each second all but the floor of what is dirty is used again.
+ * the program does the same again and again; if three quarters of all had been freed before, it works in stages. Then
+ * both together may be as much as was live at most in the last second, up to PURGE_BREATH, as long as each second all
+ * but the floor of what is dirty is used again: what does not serve again goes as that which is live grows. Meanwhile,
+ * what blocks leave unused of dirty spans goes when these are handed out: with sizes that differ it would add up.
  *
  * What the system refuses to take, as it does locked pages, is passed over, and tried again a second later.
  *
@@ -57,6 +59,12 @@ void purge_regret(struct superslab *ss);
 
 /* And for blocks of the size that was there before. Under the lock. */
 void purge_note_breath(void);
+
+/* More memory is in use than before. Under the lock. */
+void purge_note_use(void);
+
+/* Is more kept than usual, since it will be used again? Under the lock. */
+bool purge_breathes(void);
 
 /* Applies both rules; looks at the clock now and then only. */
 void purge_after_free_locked(void);

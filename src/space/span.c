@@ -10,6 +10,8 @@
 #include "space/purge.h"
 #include "space/superslab.h"
 
+enum { IDLE_MIN = 16 * 1024 }; /* bytes: below, a system call costs more than the pages are worth */
+
 HAK_COLD static bool alloc_alone(size_t granules, struct span *span) {
 	void *p = os_map_aligned(granules * GRANULE, GRANULE);
 	if (p == NULL)
@@ -86,6 +88,23 @@ HAK_COLD static bool held_likewise(uintptr_t base, size_t size) {
 	return size != 0 && last == size;
 }
 
+HAK_COLD size_t span_idle(size_t granules, size_t size) {
+	size_t idle = (granules << GRANULE_SHIFT) % size & ~(os_facts.page_size - 1);
+	return idle >= IDLE_MIN ? idle : 0;
+}
+
+/* Of a span that is being handed out; under the lock. */
+HAK_COLD static size_t note_idle(size_t granules, size_t size, bool zero) {
+	size_t idle = zero || purge_breathes() ? span_idle(granules, size) : 0;
+	hak_space.idle += idle;
+	return idle;
+}
+
+/* Under the lock. A fork child may not know of all that is idle (superslab_rebuild). */
+static void forget_idle(size_t bytes) {
+	hak_space.idle -= min_size(bytes, hak_space.idle);
+}
+
 bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span) {
 	if (!hak_settings.use_superslab)
 		return alloc_alone(granules, span);
@@ -96,16 +115,22 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
 	struct superslab *ss = take_locked(granules, use, &first, &zero, &grown);
 	if (ss == NULL && use == SPAN_ROOMY) /* rather among huge pages than not at all */
 		ss = take_locked(granules, SPAN_DENSE, &first, &zero, &grown);
+	if (ss == NULL) {
+		lock_release(space_lock());
+		return false;
+	}
 	if (hak_space.regrets != regrets && held_likewise(ss->base + first * GRANULE, size))
 		purge_note_breath();
-	bool lately = ss != NULL && zero && purge_was_lately(ss);
+	bool lately = zero && purge_was_lately(ss);
+	size_t idle = size > IDLE_MIN ? note_idle(granules, size, zero) : 0; /* less than one block is left over */
+	purge_note_use();
 	lock_release(space_lock());
-	if (ss == NULL)
-		return false;
 	if (grown)
 		settle(ss);
-	*span = (struct span){ .base = (void *)(ss->base + first * GRANULE), .granules = granules,
-	                       .ss = ss, .zero = zero, .lately = lately };
+	char *base = (char *)ss->base + first * GRANULE;
+	if (idle != 0 && !zero)
+		os_purge(base + (granules << GRANULE_SHIFT) - idle, idle);
+	*span = (struct span){ .base = base, .granules = granules, .ss = ss, .zero = zero, .lately = lately, .idle = idle };
 	return true;
 }
 
@@ -133,12 +158,13 @@ void span_free(const struct span *span, size_t touched) {
 	unsigned dirty = (unsigned)min_size((touched + GRANULE - 1) >> GRANULE_SHIFT, n);
 	uint32_t dirty_mask = dirty == 0 ? 0 : low_mask32(dirty) << first;
 	space_acquire();
+	forget_idle(span->idle);
 	superslab_put(ss, low_mask32(n) << first, dirty_mask);
 	purge_after_free_locked();
 	lock_release(space_lock());
 }
 
-bool span_extend(struct span *span, size_t granules, bool *zerop) {
+HAK_COLD bool span_extend(struct span *span, size_t granules, bool *zerop) {
 	struct superslab *ss = span->ss;
 	if (ss == NULL)
 		return false;
@@ -156,15 +182,18 @@ bool span_extend(struct span *span, size_t granules, bool *zerop) {
 		ss->free &= ~mask;
 		ss->zero &= ~mask;
 		superslab_refile(ss);
+		forget_idle(span->idle);
 		span->granules = granules;
+		span->idle = 0; /* what follows it is in use now */
 	}
 	lock_release(space_lock());
 	return ok;
 }
 
-void span_shrink(struct span *span, size_t granules) {
+HAK_COLD void span_shrink(struct span *span, size_t granules) {
 	struct span tail = { .base = (char *)span->base + granules * GRANULE,
-	                     .granules = span->granules - granules, .ss = span->ss };
+	                     .granules = span->granules - granules, .ss = span->ss, .idle = span->idle };
 	span->granules = granules;
+	span->idle = 0;
 	span_free(&tail, tail.granules * GRANULE);
 }

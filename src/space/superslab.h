@@ -43,6 +43,7 @@ struct span {
 	struct superslab *ss; /* NULL: a mapping of its own */
 	bool zero;            /* out: all of it reads as zero */
 	bool lately;          /* out: and some of it, or near it, was given back less than a second ago */
+	size_t idle;          /* bytes at its end that no block uses, and that are not resident; kept for span_free */
 	size_t last_size;     /* in, at free: size of the blocks it held, for reports; 0: not known */
 	bool was_large;       /* in, at free: it held one large block */
 };
@@ -54,6 +55,10 @@ enum span_use { SPAN_DENSE, SPAN_ROOMY };
 /* 1..SUPERSLAB_GRANULES granules, tagged TAG_FREE, for blocks of `size` bytes, if that is known, else 0. False: out of
    memory. Thread-safe. */
 bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span);
+
+/* Bytes of whole pages at the end of a span that blocks of `size` > 0 bytes leave unused; 0 if they are not worth a
+   system call. */
+size_t span_idle(size_t granules, size_t size);
 
 /* Takes a span back; what lies behind its first `touched` bytes reads as zero. Thread-safe. */
 void span_free(const struct span *span, size_t touched);
@@ -75,6 +80,7 @@ struct space_stats {
 	size_t alone;    /* granules mapped alone, without a SuperSlab */
 	size_t large;    /* granules of large blocks in SuperSlabs, those in pockets (front/pocket.h) among them */
 	size_t big;      /* granules of large blocks with a mapping of their own, likewise */
+	size_t idle;     /* bytes of spans in use that were idle when these were handed out */
 	size_t dirty_most, live_most; /* the most there were at a time */
 	size_t kept;     /* in BigCache, under its lock; the next is under neither */
 	size_t retained_most; /* of those, and free ones of SuperSlabs */

@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "common.h"
+#include "front/large.h"
 #include "space/pagemap.h"
 
 enum {
@@ -108,10 +109,11 @@ static void old_dirty_memory_is_purged(void **state)
 	give_back(20, 100);
 }
 
-/* What regret the cases above caused has gone by then. */
+/* What regret the cases above caused has gone by then: a second may pass before it is seen that the program breathes no
+   longer, and each one after that takes one of three doublings away. */
 static void forget_regret(void)
 {
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 4; i++) {
 		sleep_ms(1100);
 		purge_tick();
 	}
@@ -188,54 +190,167 @@ static void purged_memory_reads_zero(void **state)
 
 static void reuse_of_purged_memory_is_regretted(void **state)
 {
+	enum { ALL = PURGE_CEILING / GRANULE / SPAN, STAY = ALL * 3 / 8 };
 	size_t regrets = hak_space.regrets, purged;
-	enum { BREATH = PURGE_CEILING / GRANULE / SPAN };
 
-	purge_tick();
-	take(0, BREATH);
-	give_back(0, BREATH);
-	purged = hak_space.purged;
-	take(0, BREATH);
+	forget_regret();
+	take(0, ALL);
+	give_back(STAY, ALL);
+	assert_true(hak_space.dirty <= FLOOR);
+	take(STAY, ALL);
 	assert_true(hak_space.regrets > regrets);
-	give_back(0, BREATH);
+	purged = hak_space.purged;
+	give_back(STAY, ALL);
 	assert_int_equal(hak_space.purged, purged);
-	assert_int_equal(hak_space.dirty, PURGE_CEILING / GRANULE);
+	assert_int_equal(hak_space.dirty, (ALL - STAY) * SPAN);
 	/* But there is a ceiling. */
-	take(0, MANY);
-	give_back(0, MANY);
-	assert_true(hak_space.dirty <= PURGE_CEILING / GRANULE);
+	take(STAY, MANY);
+	give_back(STAY, MANY);
+	assert_true(hak_space.dirty + hak_space.live <= PURGE_CEILING / GRANULE);
+	give_back(0, STAY);
 }
 
 /* Blocks of one size again and again: all is kept, beyond the ceiling, until it is no longer used. Of another size each
-   time, which leaves other pages unused: the ceiling holds. */
+   time, which leaves other pages unused, and while others stay: the ceiling holds. */
 static void what_is_used_again_and_again_is_kept(void **state)
 {
+	enum { STAY = MANY / 3 };
 	size_t purged;
 
+	forget_regret();
+	take(0, STAY);
 	for (block_size = 1024; block_size < 8 * 1024; block_size += 1024) {
-		take(0, MANY);
-		give_back(0, MANY);
-		assert_true(hak_space.dirty <= PURGE_CEILING / GRANULE);
+		take(STAY, MANY);
+		give_back(STAY, MANY);
+		assert_true(hak_space.dirty + hak_space.live <= PURGE_CEILING / GRANULE);
 	}
-	take(0, MANY);
-	give_back(0, MANY);
-	take(0, MANY);
+	take(STAY, MANY);
+	give_back(STAY, MANY);
+	take(STAY, MANY);
 	purged = hak_space.purged;
 	uint64_t last_burst = hak_purge_bursts.last_ms;
 	sleep_ms(10);
-	give_back(0, MANY);
+	give_back(STAY, MANY);
 	assert_int_equal(hak_space.purged, purged);
-	assert_int_equal(hak_space.dirty, MANY * SPAN);
+	assert_int_equal(hak_space.dirty, (MANY - STAY) * SPAN);
 	assert_true(hak_purge_bursts.last_ms > last_burst);
 	/* In the first of these seconds it was used, in the second not. */
 	for (int i = 0; i < 2; i++) {
 		sleep_ms(1100);
 		purge_tick();
-		assert_int_equal(hak_space.dirty, MANY * SPAN);
+		assert_int_equal(hak_space.dirty, (MANY - STAY) * SPAN);
 	}
 	purge_excess();
 	assert_true(hak_space.dirty < PURGE_CEILING / GRANULE);
+	give_back(0, STAY);
 	block_size = 0;
+}
+
+/* A program in stages: all is freed before blocks of the next size come. */
+static void what_serves_the_next_stage_is_kept(void **state)
+{
+	forget_regret();
+	take(0, MANY);
+	block_size = 1024;
+	give_back(0, MANY);
+	assert_true(hak_space.dirty <= FLOOR); /* nothing speaks for a next stage yet */
+	for (block_size = 2048; block_size < 8 * 1024; block_size += 1024) {
+		size_t purged;
+
+		take(0, MANY);
+		purged = hak_space.purged;
+		give_back(0, MANY);
+		assert_int_equal(hak_space.purged, purged);
+		assert_int_equal(hak_space.dirty, MANY * SPAN);
+	}
+	block_size = 0;
+}
+
+/* Large blocks with mappings of their own cannot use it: then it goes, and the program never has more than it had
+   when it used most, but for what is kept in any case. */
+static void what_does_not_serve_the_next_stage_is_not_kept_beside_it(void **state)
+{
+	enum { BIG = 16, BIGS = MANY * SPAN / BIG };
+	static struct large *big[BIGS];
+
+	forget_regret();
+	for (int i = 0; i < 2; i++) {
+		take(0, MANY);
+		give_back(0, MANY);
+	}
+	assert_int_equal(hak_space.dirty, MANY * SPAN);
+	for (unsigned i = 0; i < BIGS; i++) {
+		big[i] = large_map(BIG * GRANULE, BIG, GRANULE, 0);
+		assert_non_null(big[i]);
+		assert_true(hak_space.dirty + space_big() <= MANY * SPAN || hak_space.dirty <= space_big() / 4);
+	}
+	for (unsigned i = 0; i < BIGS; i++) {
+		large_count_big(-BIG);
+		large_give_up(big[i]);
+	}
+}
+
+static void use_all(void)
+{
+	take(0, MANY);
+	for (unsigned i = 0; i < MANY; i++)
+		memset(spans[i].base, 0xa5, SPAN * GRANULE);
+	give_back(0, MANY);
+}
+
+static bool end_is_zero(const struct span *span, size_t bytes)
+{
+	return bytes_are((char *)span->base + span->granules * GRANULE - bytes, bytes, 0);
+}
+
+/* Blocks of 40 KiB in granules, and of 24 KiB, two in one: what they leave over is given back where dirty granules are
+   handed out, but only in such a program. */
+static void what_blocks_leave_over_is_given_back_between_stages(void **state)
+{
+	enum { LARGE = 40 * 1024, OVER = GRANULE - LARGE, MID = 24 * 1024, MID_OVER = GRANULE - 2 * MID };
+	struct span span, other;
+
+	forget_regret();
+	use_all();
+	assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &span));
+	assert_false(span.zero);
+	assert_int_equal(span.idle, 0);
+	assert_false(end_is_zero(&span, 1));
+	span_free(&span, GRANULE);
+
+	use_all(); /* regretted */
+	assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &span));
+	assert_true(span_alloc(1, SPAN_ROOMY, MID, &other));
+	assert_false(span.zero || other.zero);
+	assert_int_equal(span.idle, OVER);
+	assert_int_equal(other.idle, MID_OVER);
+	assert_int_equal(hak_space.idle, OVER + MID_OVER);
+	assert_true(end_is_zero(&span, OVER) && !end_is_zero(&span, OVER + 1));
+	assert_true(end_is_zero(&other, MID_OVER) && !end_is_zero(&other, MID_OVER + 1));
+	span_free(&other, GRANULE);
+	span_free(&span, GRANULE);
+	assert_int_equal(hak_space.idle, 0);
+}
+
+/* It is idle until the span changes, and so is what was never resident. */
+static void a_span_that_changes_is_not_idle_any_more(void **state)
+{
+	enum { LARGE = 100 * 1024 };
+	struct span span;
+	bool zero;
+
+	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
+	assert_int_equal(hak_space.idle, 2 * GRANULE - LARGE);
+	span_shrink(&span, 1);
+	assert_int_equal(hak_space.idle, 0);
+	span_free(&span, GRANULE);
+	purge_all(0);
+
+	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
+	assert_true(span_extend(&span, 3, &zero));
+	assert_int_equal(hak_space.idle, 0);
+	span_free(&span, 3 * GRANULE);
+	assert_int_equal(hak_space.idle, 0);
 }
 
 /* What was given back this moment is not old because the clock had not been looked at for long. */
@@ -285,6 +400,10 @@ int main(void)
 		cmocka_unit_test_setup(purged_memory_reads_zero, start_empty),
 		cmocka_unit_test_setup(reuse_of_purged_memory_is_regretted, start_empty),
 		cmocka_unit_test_setup(what_is_used_again_and_again_is_kept, start_empty),
+		cmocka_unit_test_setup(what_serves_the_next_stage_is_kept, start_empty),
+		cmocka_unit_test_setup(what_does_not_serve_the_next_stage_is_not_kept_beside_it, start_empty),
+		cmocka_unit_test_setup(what_blocks_leave_over_is_given_back_between_stages, start_empty),
+		cmocka_unit_test_setup(a_span_that_changes_is_not_idle_any_more, start_empty),
 	};
 
 	return UNIT_RUN(tests);
