@@ -119,6 +119,12 @@ HAK_EVERYDAY struct large *large_of(uintptr_t addr) {
 
 /* ---- allocation ---- */
 
+HAK_COLD void large_touch(struct large *l, size_t usable) {
+	l->touched = usable;
+	if (l->span.idle != 0)
+		span_use(&l->span, usable);
+}
+
 static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
 	struct large *l = pocket != NULL ? pocket_take(pocket, POCKET_PIECES, large_granules(size)) : NULL;
 	if (l != NULL) {
@@ -140,7 +146,7 @@ static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
 	} else {
 		count_in_superslabs((ptrdiff_t)l->span.granules);
 	}
-	l->touched = l->span.zero ? 0 : l->span.granules << GRANULE_SHIFT;
+	l->touched = l->span.zero ? 0 : (l->span.granules << GRANULE_SHIFT) - l->span.idle;
 	l->guard = 0;
 	pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
 	return l;
@@ -320,6 +326,9 @@ static bool resize_big(struct large *l, size_t granules) {
 			return false;
 		}
 		pagemap_set(end, granules - old, TAG_LARGE, l);
+		l->span.granules = granules;
+		large_grow_big((ptrdiff_t)(granules - old));
+		return true;
 	}
 	l->span.granules = granules;
 	large_count_big((ptrdiff_t)granules - (ptrdiff_t)old);

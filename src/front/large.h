@@ -77,12 +77,15 @@ HAK_INLINE void large_set_keeper(struct large *l, enum large_keeper k) {
 	atomic_store_explicit(&l->kept, (uint8_t)k, memory_order_relaxed);
 }
 
+/* More of it will be used than ever before. */
+void large_touch(struct large *l, size_t usable);
+
 /* For `size` bytes. */
 HAK_INLINE void large_set_usable(struct large *l, size_t size, size_t usable) {
 	l->usable = l->size = usable;
 	l->unused = (uint32_t)(usable - size);
 	if (HAK_UNLIKELY(usable > l->touched))
-		l->touched = usable;
+		large_touch(l, usable);
 }
 
 /* Makes it the program's, for `size` bytes. */
@@ -174,6 +177,10 @@ bool large_make_accessible(const struct large *l);
 HAK_INLINE void large_count_big(ptrdiff_t granules) {
 	count_shared(&hak_space.big, (size_t)granules);
 }
+
+/* So many more than before are from the system: there may be less free dirty memory beside them. Takes the space
+   lock. */
+void large_grow_big(ptrdiff_t granules);
 
 /* Blocks that the system refused to take, by age_link; under large_lock. */
 extern HAK_HIDDEN struct queue large_refused;

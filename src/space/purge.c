@@ -23,7 +23,7 @@ static struct {
 	unsigned regret;
 	uint64_t regret_ms;   /* when regret last changed, or was confirmed */
 	bool breathes;        /* the program does the same again and again, or gives all back and wants it again */
-	size_t most;          /* granules in use at a time since the last review of regret, or then, with dirty ones; */
+	size_t most;          /* granules in use at a time since the last review of regret, or before, and still kept; */
 	size_t least;         /* the fewest in use since there were so many; */
 	size_t high, low;     /* dirty ones since the last review */
 	uint64_t refused_ms;  /* when the system last refused all; 0: never */
@@ -57,7 +57,7 @@ HAK_EVERYDAY static size_t in_use(void) {
 static void watch_breath(void) {
 	purge.high = purge.low = hak_space.dirty;
 	purge.least = in_use();
-	purge.most = purge.least + hak_space.dirty;
+	purge.most = max_size(purge.least, min_size(purge.most, purge.least + hak_space.dirty));
 }
 
 /* While the program breathes, and uses again what is dirty, regret lasts. */
@@ -125,7 +125,7 @@ HAK_EVERYDAY bool purge_was_lately(const struct superslab *ss) {
 }
 
 void purge_regret(struct superslab *ss) {
-	if (ss->regretted || !was_lately(ss, purge.now_ms))
+	if (ss->regretted || !purge_was_lately(ss))
 		return;
 	ss->regretted = true; /* once per purge */
 	purge.breathes |= purge.least < purge.most / 4;
@@ -139,13 +139,6 @@ void purge_regret(struct superslab *ss) {
 
 void purge_note_breath(void) {
 	purge.breathes = true;
-}
-
-HAK_EVERYDAY void purge_note_use(void) {
-	size_t live = in_use();
-	if (live <= purge.most)
-		return;
-	purge.most = purge.least = live;
 }
 
 static size_t allowance(void) {
@@ -169,14 +162,14 @@ static bool has_duty(void) {
 	return hak_settings.purge_delay_ms >= 0 && space_superslabs() * SUPERSLAB > PURGE_HEAP;
 }
 
-bool purge_breathes(void) {
-	return purge.breathes && has_duty();
-}
-
 static bool may_purge(void) {
 	if (purge.purging || !has_duty())
 		return false;
 	return purge.refused_ms == 0 || purge.now_ms - purge.refused_ms >= BACKOFF;
+}
+
+bool purge_breathes(void) {
+	return purge.breathes && may_purge();
 }
 
 static void log_purge(const struct superslab *ss, size_t bytes, const char *outcome) {
@@ -316,11 +309,19 @@ void purge_after_free_locked(void) {
 		hak_purge_waits();
 }
 
+HAK_EVERYDAY void purge_after_growth_locked(void) {
+	size_t live = in_use();
+	if (live > purge.most)
+		purge.most = purge.least = live;
+	if (HAK_UNLIKELY(purge.breathes))
+		purge_excess_locked();
+}
+
 void purge_excess(void) {
 	if (!purge_pending())
 		return;
 	space_acquire();
-	purge_note_use();
+	purge_after_growth_locked();
 	purge_excess_locked();
 	lock_release(space_lock());
 }

@@ -60,8 +60,9 @@ void purge_regret(struct superslab *ss);
 /* And for blocks of the size that was there before. Under the lock. */
 void purge_note_breath(void);
 
-/* More memory is in use than before. Under the lock. */
-void purge_note_use(void);
+/* More memory is in use than before: where a program breathes, less may be kept beside it. Under the lock, which it may
+   drop meanwhile. */
+void purge_after_growth_locked(void);
 
 /* Is more kept than usual, since it will be used again? Under the lock. */
 bool purge_breathes(void);

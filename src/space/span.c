@@ -93,16 +93,40 @@ HAK_COLD size_t span_idle(size_t granules, size_t size) {
 	return idle >= IDLE_MIN ? idle : 0;
 }
 
-/* Of a span that is being handed out; under the lock. */
-HAK_COLD static size_t note_idle(size_t granules, size_t size, bool zero) {
-	size_t idle = zero || purge_breathes() ? span_idle(granules, size) : 0;
+/* Is it worth knowing what blocks of that size leave over of a span that is being handed out? Of clean ones, if it is
+   sure not to be resident. Of dirty ones, where the last block had another size: else its end mostly is not resident,
+   and giving it back again and again would cost more than that. Under the lock. */
+static bool may_be_idle(const struct superslab *ss, unsigned first, size_t size, bool zero) {
+	if (zero)
+		return !ss->huge && hak_settings.prefault == 0;
+	return purge_breathes() && !held_likewise(ss->base + first * GRANULE, size);
+}
+
+/* Of such a span. Under the lock. */
+HAK_COLD static size_t note_idle(const struct superslab *ss, unsigned first, size_t granules, size_t size, bool zero) {
+	size_t idle = may_be_idle(ss, first, size, zero) ? span_idle(granules, size) : 0;
 	hak_space.idle += idle;
 	return idle;
 }
 
-/* Under the lock. A fork child may not know of all that is idle (superslab_rebuild). */
+/* Under the lock. A fork child may not know of all that is idle. */
 static void forget_idle(size_t bytes) {
 	hak_space.idle -= min_size(bytes, hak_space.idle);
+}
+
+HAK_COLD void span_use(struct span *span, size_t bytes) {
+	if (bytes <= (span->granules << GRANULE_SHIFT) - span->idle)
+		return;
+	space_acquire();
+	forget_idle(span->idle);
+	lock_release(space_lock());
+	span->idle = 0;
+}
+
+HAK_COLD static void drop_end(struct span *span) {
+	size_t bytes = span->granules << GRANULE_SHIFT;
+	if (!os_purge((char *)span->base + bytes - span->idle, span->idle))
+		span_use(span, bytes);
 }
 
 bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span) {
@@ -122,15 +146,15 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
 	if (hak_space.regrets != regrets && held_likewise(ss->base + first * GRANULE, size))
 		purge_note_breath();
 	bool lately = zero && purge_was_lately(ss);
-	size_t idle = size > IDLE_MIN ? note_idle(granules, size, zero) : 0; /* less than one block is left over */
-	purge_note_use();
+	size_t idle = size > IDLE_MIN ? note_idle(ss, first, granules, size, zero) : 0; /* less than one block is over */
+	purge_after_growth_locked();
 	lock_release(space_lock());
 	if (grown)
 		settle(ss);
-	char *base = (char *)ss->base + first * GRANULE;
+	*span = (struct span){ .base = (void *)(ss->base + first * GRANULE), .granules = granules, .ss = ss,
+	                       .zero = zero, .lately = lately, .idle = idle };
 	if (idle != 0 && !zero)
-		os_purge(base + (granules << GRANULE_SHIFT) - idle, idle);
-	*span = (struct span){ .base = base, .granules = granules, .ss = ss, .zero = zero, .lately = lately, .idle = idle };
+		drop_end(span);
 	return true;
 }
 

@@ -300,7 +300,6 @@ HAK_COLD void superslab_rebuild(void) {
 	space_change_live(-(ptrdiff_t)hak_space.live);
 	space_count_superslabs(-(ptrdiff_t)hak_space.superslabs);
 	space_count_dirty(-(ptrdiff_t)hak_space.dirty);
-	hak_space.idle = 0; /* what is idle is known to those who have the spans */
 	for (struct superslab *ss = space.all; ss != NULL; ss = ss->next) {
 		ss->by_run = ss->by_dirty = (struct list_node){ 0 };
 		ss->queued = false;

@@ -60,6 +60,9 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
    system call. */
 size_t span_idle(size_t granules, size_t size);
 
+/* Its first `bytes` will be used, more than when it was handed out: then what is idle is so no longer. Thread-safe. */
+void span_use(struct span *span, size_t bytes);
+
 /* Takes a span back; what lies behind its first `touched` bytes reads as zero. Thread-safe. */
 void span_free(const struct span *span, size_t touched);
 

@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "common.h"
 #include "front/bigcache.h"
+#include "front/pocket.h"
 #include "front/quarantine.h"
 #include "os/os.h"
 #include "slab/size_class.h"
@@ -20,7 +21,7 @@ static int start_empty(void **state)
 {
 	bigcache_release(0);
 	purge_all(0);
-	return hak_space.live + hak_space.big + hak_space.large == 0 ? 0 : -1;
+	return hak_space.live + hak_space.big + hak_space.large + hak_space.idle == 0 ? 0 : -1;
 }
 
 static struct large *take(size_t size)
@@ -125,6 +126,32 @@ static void resize_in_superslab_takes_and_gives_neighbours(void **state)
 	assert_int_equal(pagemap_tag(base_of(a) + GRANULE), TAG_FREE);
 	assert_true(bytes_are(a->span.base, 40000, 7));
 	large_free(NULL, a);
+}
+
+/* The rest of a block's last granule, if it is worth counting, is idle until the block grows into it, or another does
+   that gets the granule out of a pocket. */
+static void rest_of_granule_is_idle_until_it_is_used(void **state)
+{
+	enum { SMALL = 36 * 1024, FULL = 60 * 1024 };
+	static struct pocket pocket;
+	struct large *l = take(SMALL);
+	bool zero;
+
+	assert_int_equal(hak_space.idle, GRANULE - SMALL);
+	assert_true(large_resize(l, SMALL + os_facts.page_size));
+	assert_int_equal(hak_space.idle, 0);
+	large_free(NULL, l);
+	purge_all(0);
+
+	l = take(SMALL);
+	assert_true(large_free(&pocket, l));
+	assert_ptr_equal(large_alloc(&pocket, SMALL, 16, &zero), l);
+	assert_int_equal(hak_space.idle, GRANULE - SMALL);
+	assert_true(large_free(&pocket, l));
+	assert_ptr_equal(large_alloc(&pocket, FULL, 16, &zero), l);
+	assert_int_equal(hak_space.idle, 0);
+	large_free(NULL, l);
+	pocket_release(&pocket);
 }
 
 static void resize_big_counts_and_keeps_contents(void **state)
@@ -328,6 +355,7 @@ int main(void)
 		cmocka_unit_test_setup(alloc_impossible_size_null, start_empty),
 		cmocka_unit_test_setup(block_freed_twice_refused, start_empty),
 		cmocka_unit_test_setup(resize_in_superslab_takes_and_gives_neighbours, start_empty),
+		cmocka_unit_test_setup(rest_of_granule_is_idle_until_it_is_used, start_empty),
 		cmocka_unit_test_setup(resize_big_counts_and_keeps_contents, start_empty),
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
 		cmocka_unit_test_setup(blocks_random_use_zero_never_lies, start_empty),

@@ -236,6 +236,7 @@ static void what_is_used_again_and_again_is_kept(void **state)
 	assert_true(hak_purge_bursts.last_ms > last_burst);
 	/* In the first of these seconds it was used, in the second not. */
 	for (int i = 0; i < 2; i++) {
+		purge_excess();
 		sleep_ms(1100);
 		purge_tick();
 		assert_int_equal(hak_space.dirty, (MANY - STAY) * SPAN);
@@ -266,28 +267,108 @@ static void what_serves_the_next_stage_is_kept(void **state)
 	block_size = 0;
 }
 
-/* Large blocks with mappings of their own cannot use it: then it goes, and the program never has more than it had
-   when it used most, but for what is kept in any case. */
-static void what_does_not_serve_the_next_stage_is_not_kept_beside_it(void **state)
+/* What the program used at most is all it has, free memory included, but for what is kept in any case. */
+static void assert_no_more_than_before(void)
 {
-	enum { BIG = 16, BIGS = MANY * SPAN / BIG };
-	static struct large *big[BIGS];
+	size_t live = hak_space.live + space_big();
 
+	assert_true(live + hak_space.dirty <= MANY * SPAN || hak_space.dirty <= live / 4);
+}
+
+static void breathe(void)
+{
 	forget_regret();
 	for (int i = 0; i < 2; i++) {
 		take(0, MANY);
 		give_back(0, MANY);
 	}
 	assert_int_equal(hak_space.dirty, MANY * SPAN);
+}
+
+static void drop_large(struct large *l)
+{
+	large_count_big(-(ptrdiff_t)l->span.granules);
+	large_give_up(l);
+}
+
+/* Nor do the seconds that pass make it more. */
+static void tick_twice(void)
+{
+	for (int i = 0; i < 2; i++) {
+		sleep_ms(600);
+		purge_tick();
+	}
+}
+
+/* Large blocks with mappings of their own cannot use what is free. */
+static void what_does_not_serve_large_blocks_is_not_kept_beside_them(void **state)
+{
+	enum { BIG = 16, BIGS = MANY * SPAN / BIG };
+	static struct large *big[BIGS];
+
+	breathe();
 	for (unsigned i = 0; i < BIGS; i++) {
 		big[i] = large_map(BIG * GRANULE, BIG, GRANULE, 0);
 		assert_non_null(big[i]);
-		assert_true(hak_space.dirty + space_big() <= MANY * SPAN || hak_space.dirty <= space_big() / 4);
+		assert_no_more_than_before();
 	}
-	for (unsigned i = 0; i < BIGS; i++) {
-		large_count_big(-BIG);
-		large_give_up(big[i]);
+	for (unsigned i = 0; i < BIGS; i++)
+		drop_large(big[i]);
+}
+
+static void what_does_not_serve_a_block_that_grows_is_not_kept_beside_it(void **state)
+{
+	struct large *l;
+
+	breathe();
+	l = large_map(GRANULE, 1, GRANULE, 0);
+	assert_non_null(l);
+	for (size_t size = 2 * GRANULE; size <= MANY * SPAN * GRANULE; size *= 2) {
+		assert_true(large_resize(l, size) || large_move(l, size));
+		assert_no_more_than_before();
 	}
+	drop_large(l);
+}
+
+/* Nor do longer spans fit into what short ones left between others. */
+static void what_does_not_serve_longer_spans_is_not_kept_beside_them(void **state)
+{
+	enum { LONG = 2 * SPAN, LONGS = MANY / 4 };
+	static struct span longs[LONGS];
+
+	breathe();
+	take(0, MANY);
+	for (unsigned i = 1; i < MANY; i += 2)
+		give_back(i, i + 1);
+	for (unsigned i = 0; i < LONGS; i++) {
+		assert_true(span_alloc(LONG, SPAN_DENSE, 0, &longs[i]));
+		assert_no_more_than_before();
+		if (i == LONGS - LONGS / 4)
+			tick_twice();
+	}
+	for (unsigned i = 0; i < MANY; i += 2) {
+		give_back(i, i + 1);
+		assert_no_more_than_before();
+	}
+	for (unsigned i = 0; i < LONGS; i++)
+		span_free(&longs[i], LONG * GRANULE);
+}
+
+static void what_serves_the_next_stage_is_kept_up_to_a_limit(void **state)
+{
+	enum { ALL = 3 * PURGE_BREATH / SUPERSLAB / 2 };
+
+	_Static_assert((size_t)ALL <= (size_t)MANY, "spans");
+	forget_regret();
+	for (int i = 0; i < 3; i++) {
+		for (unsigned k = 0; k < ALL; k++)
+			assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_DENSE, 0, &spans[k]));
+		for (unsigned k = 0; k < ALL; k++) {
+			span_free(&spans[k], SUPERSLAB);
+			assert_true(hak_space.dirty <= PURGE_BREATH / GRANULE);
+		}
+	}
+	assert_true(hak_space.dirty > PURGE_BREATH / GRANULE / 2);
 }
 
 static void use_all(void)
@@ -309,6 +390,8 @@ static void what_blocks_leave_over_is_given_back_between_stages(void **state)
 {
 	enum { LARGE = 40 * 1024, OVER = GRANULE - LARGE, MID = 24 * 1024, MID_OVER = GRANULE - 2 * MID };
 	struct span span, other;
+	struct large *large;
+	bool zero;
 
 	forget_regret();
 	use_all();
@@ -328,8 +411,41 @@ static void what_blocks_leave_over_is_given_back_between_stages(void **state)
 	assert_true(end_is_zero(&span, OVER) && !end_is_zero(&span, OVER + 1));
 	assert_true(end_is_zero(&other, MID_OVER) && !end_is_zero(&other, MID_OVER + 1));
 	span_free(&other, GRANULE);
+	large = large_alloc(NULL, LARGE, 16, &zero);
+	assert_non_null(large);
+	assert_int_equal(hak_space.idle, 2 * OVER);
+	assert_true(large_resize(large, GRANULE));
+	assert_int_equal(hak_space.idle, OVER);
+	large_free(NULL, large);
+	/* Where the last block was as large, there is nothing to be gained. */
+	memset(span.base, 0xa5, GRANULE);
+	span.last_size = LARGE;
+	span.was_large = true;
 	span_free(&span, GRANULE);
 	assert_int_equal(hak_space.idle, 0);
+	assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &span));
+	assert_int_equal(span.idle, 0);
+	assert_false(end_is_zero(&span, 1));
+	span_free(&span, GRANULE);
+}
+
+/* As of locked pages. */
+static void an_end_that_the_system_refuses_is_not_idle(void **state)
+{
+	struct span span;
+
+	forget_regret();
+	use_all();
+	use_all();
+	assert_true(span_alloc(1, SPAN_ROOMY, 0, &span));
+	if (syscall(SYS_mlock, (char *)span.base + GRANULE - 1, 1) != 0)
+		skip();
+	span_free(&span, GRANULE);
+	assert_true(span_alloc(1, SPAN_ROOMY, 40 * 1024, &span));
+	assert_int_equal(span.idle, 0);
+	assert_int_equal(hak_space.idle, 0);
+	syscall(SYS_munlock, (char *)span.base + GRANULE - 1, 1);
+	span_free(&span, GRANULE);
 }
 
 /* It is idle until the span changes, and so is what was never resident. */
@@ -343,6 +459,14 @@ static void a_span_that_changes_is_not_idle_any_more(void **state)
 	assert_int_equal(hak_space.idle, 2 * GRANULE - LARGE);
 	span_shrink(&span, 1);
 	assert_int_equal(hak_space.idle, 0);
+	span_free(&span, GRANULE);
+	purge_all(0);
+
+	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
+	span_use(&span, LARGE);
+	assert_int_equal(hak_space.idle, 2 * GRANULE - LARGE);
+	span_use(&span, LARGE + 1);
+	assert_int_equal(hak_space.idle + span.idle, 0);
 	span_free(&span, GRANULE);
 	purge_all(0);
 
@@ -401,8 +525,12 @@ int main(void)
 		cmocka_unit_test_setup(reuse_of_purged_memory_is_regretted, start_empty),
 		cmocka_unit_test_setup(what_is_used_again_and_again_is_kept, start_empty),
 		cmocka_unit_test_setup(what_serves_the_next_stage_is_kept, start_empty),
-		cmocka_unit_test_setup(what_does_not_serve_the_next_stage_is_not_kept_beside_it, start_empty),
+		cmocka_unit_test_setup(what_serves_the_next_stage_is_kept_up_to_a_limit, start_empty),
+		cmocka_unit_test_setup(what_does_not_serve_large_blocks_is_not_kept_beside_them, start_empty),
+		cmocka_unit_test_setup(what_does_not_serve_a_block_that_grows_is_not_kept_beside_it, start_empty),
+		cmocka_unit_test_setup(what_does_not_serve_longer_spans_is_not_kept_beside_them, start_empty),
 		cmocka_unit_test_setup(what_blocks_leave_over_is_given_back_between_stages, start_empty),
+		cmocka_unit_test_setup(an_end_that_the_system_refuses_is_not_idle, start_empty),
 		cmocka_unit_test_setup(a_span_that_changes_is_not_idle_any_more, start_empty),
 	};
 
