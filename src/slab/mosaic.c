@@ -188,10 +188,12 @@ bool mosaic_open(struct slab *s) {
    array of what was taken begins. */
 static unsigned cut_hole(struct slab *s, unsigned sc, unsigned *atp, unsigned end, unsigned max, void **to) {
 	struct mosaic *m = slab_mosaic(s);
-	unsigned units = mosaic_units(sc), n = 0;
-	for (; n < max && *atp + units <= end; n++, *atp += units) {
-		mark(m, *atp, units, true);
-		forget_freed(m, *atp, units);
+	unsigned units = mosaic_units(sc), n = *atp < end ? (unsigned)min_size((end - *atp) / units, max) : 0;
+	if (n == 0)
+		return 0;
+	mark(m, *atp, n * units, true);
+	forget_freed(m, *atp, n * units);
+	for (unsigned i = 0; i < n; i++, *atp += units) {
 		set_begin(m, *atp, sc);
 		block_set_link(addr_of(s, *atp), hak_mark);
 		*--to = (void *)addr_of(s, *atp);
