@@ -179,6 +179,7 @@ bool mosaic_open(struct slab *s) {
 	s->free_count = (uint16_t)(MOSAIC_UNITS - s->used * units);
 	s->capacity = s->carved;
 	s->fresh_is_zero = false;
+	slab_use_end(s); /* it is in a hole */
 	/* Release: who sees the mosaic sees what begins where. */
 	atomic_store_explicit(&s->mosaic, m, memory_order_release);
 	return true;

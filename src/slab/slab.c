@@ -142,12 +142,22 @@ struct slab *slab_new(unsigned sc, bool is_first) {
 	return s;
 }
 
+static struct span span_of(const struct slab *s) {
+	return (struct span){ .base = (void *)s->base, .granules = 1, .ss = s->ss,
+	                      .idle = s->is_end_idle ? span_idle(1, s->block_size) : 0 };
+}
+
+HAK_COLD void slab_use_end(struct slab *s) {
+	struct span span = span_of(s);
+	span_use(&span, GRANULE);
+	s->is_end_idle = false;
+}
+
 void slab_delete(struct slab *s) {
 	HAK_PROBE2(slab_release, s->base, s->sc);
 	bool mosaic = slab_mosaic(s) != NULL;
-	struct span span = { .base = (void *)s->base, .granules = 1, .ss = s->ss,
-	                     .last_size = mosaic ? 0 : s->block_size,
-	                     .idle = s->is_end_idle ? span_idle(1, s->block_size) : 0 };
+	struct span span = span_of(s);
+	span.last_size = mosaic ? 0 : s->block_size;
 	/* What was never carved is as clean as it was at the start. */
 	size_t touched = s->fresh_is_zero ? s->carved * (size_t)s->block_size : GRANULE;
 	/* A descriptor that is handed out anew must not look like this slab before it is filled in: a

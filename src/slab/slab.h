@@ -45,8 +45,9 @@ struct slab {
 	uint16_t used;         /* carved blocks not on it */
 	uint16_t carved;       /* blocks handed out at least once; others look, see slab_has_block */
 	uint16_t capacity;     /* blocks in all */
-	uint16_t left_remote : 15; /* blocks seen and left on the remote list, see remote_unqueue */
+	uint16_t left_remote : 14; /* blocks seen and left on the remote list, see remote_unqueue */
 	uint16_t is_cold : 1;  /* other threads freed what is on the own list */
+	uint16_t is_end_idle : 1; /* what its blocks leave over is not resident: span.idle */
 	uint16_t reserved;     /* slab_reserved; constant */
 	uint32_t block_size;   /* bytes */
 	uint8_t sc;            /* size class */
@@ -54,7 +55,6 @@ struct slab {
 	bool has_canaries : 1; /* its blocks end in canaries (front/canary.h); constant */
 	bool has_guard : 1;    /* its first page is inaccessible; constant */
 	bool was_lately : 1;   /* its memory, or some near it, was given back a moment before; constant */
-	bool is_end_idle : 1;  /* what its blocks leave over is not resident: span.idle; constant */
 	bool in_use;           /* false: the descriptor is on the free list (under the slab lock) */
 	uint32_t number;       /* of the descriptor, from 0; constant */
 	struct superslab *ss;  /* where the granule came from; NULL: mapped alone */
@@ -134,6 +134,9 @@ struct slab *slab_new(unsigned sc, bool is_first);
    by a fault each: for an owner that is known to fill it. Not in a small heap, whose sandbox may forbid
    it, nor where memory is to be given back at once or never. */
 void slab_populate(const struct slab *s);
+
+/* What its blocks leave over will be used, too. Owner. */
+void slab_use_end(struct slab *s);
 
 /* Gives the slab's memory and descriptor back. The caller is its owner; used == 0, it is in no list
    and no queue. */

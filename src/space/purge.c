@@ -162,14 +162,17 @@ static bool has_duty(void) {
 	return hak_settings.purge_delay_ms >= 0 && space_superslabs() * SUPERSLAB > PURGE_HEAP;
 }
 
+/* Does the system take what it is given? */
+static bool is_taken(void) {
+	return has_duty() && (purge.refused_ms == 0 || purge.now_ms - purge.refused_ms >= BACKOFF);
+}
+
 static bool may_purge(void) {
-	if (purge.purging || !has_duty())
-		return false;
-	return purge.refused_ms == 0 || purge.now_ms - purge.refused_ms >= BACKOFF;
+	return !purge.purging && is_taken();
 }
 
 bool purge_breathes(void) {
-	return purge.breathes && may_purge();
+	return purge.breathes && is_taken();
 }
 
 static void log_purge(const struct superslab *ss, size_t bytes, const char *outcome) {
@@ -283,12 +286,12 @@ void purge_note_burst(void) {
 		atomic_fetch_add_explicit(&hak_purge_bursts.count, 1, memory_order_release);
 }
 
-static void purge_excess_locked(void) {
+static void purge_excess_locked(bool is_growth) {
 	/* What the system refused is no reason to keep nothing else. */
 	size_t allowed = allowance() + min_size(purge.stuck, hak_space.dirty);
 	bool is_excess = hak_space.dirty > allowed;
 	/* What a program keeps because it breathes must go as well if it stops. */
-	bool is_kept = purge.breathes && hak_space.dirty > max_size(PURGE_CEILING / GRANULE, in_use() / 4);
+	bool is_kept = purge.breathes && !is_growth && hak_space.dirty > max_size(PURGE_CEILING / GRANULE, in_use() / 4);
 	if (!(is_excess || is_kept) || !may_purge())
 		return;
 	purge_note_burst();
@@ -304,7 +307,7 @@ void purge_after_free_locked(void) {
 		look_at_clock();
 		apply_age();
 	}
-	purge_excess_locked();
+	purge_excess_locked(false);
 	if (HAK_UNLIKELY(hak_purge_waits != NULL) && purge.queue.first != NULL && has_duty())
 		hak_purge_waits();
 }
@@ -314,7 +317,7 @@ HAK_EVERYDAY void purge_after_growth_locked(void) {
 	if (live > purge.most)
 		purge.most = purge.least = live;
 	if (HAK_UNLIKELY(purge.breathes))
-		purge_excess_locked();
+		purge_excess_locked(true);
 }
 
 void purge_excess(void) {
@@ -322,7 +325,7 @@ void purge_excess(void) {
 		return;
 	space_acquire();
 	purge_after_growth_locked();
-	purge_excess_locked();
+	purge_excess_locked(false);
 	lock_release(space_lock());
 }
 

@@ -98,7 +98,7 @@ HAK_COLD size_t span_idle(size_t granules, size_t size) {
    and giving it back again and again would cost more than that. Under the lock. */
 static bool may_be_idle(const struct superslab *ss, unsigned first, size_t size, bool zero) {
 	if (zero)
-		return !ss->huge && hak_settings.prefault == 0;
+		return !ss->huge && hak_settings.thp != THP_ALWAYS && hak_settings.prefault == 0;
 	return purge_breathes() && !held_likewise(ss->base + first * GRANULE, size);
 }
 
@@ -209,6 +209,7 @@ HAK_COLD bool span_extend(struct span *span, size_t granules, bool *zerop) {
 		forget_idle(span->idle);
 		span->granules = granules;
 		span->idle = 0; /* what follows it is in use now */
+		purge_after_growth_locked();
 	}
 	lock_release(space_lock());
 	return ok;

@@ -83,7 +83,7 @@ struct space_stats {
 	size_t alone;    /* granules mapped alone, without a SuperSlab */
 	size_t large;    /* granules of large blocks in SuperSlabs, those in pockets (front/pocket.h) among them */
 	size_t big;      /* granules of large blocks with a mapping of their own, likewise */
-	size_t idle;     /* bytes of spans in use that were idle when these were handed out */
+	size_t idle;     /* bytes at the ends of spans in use that are not resident */
 	size_t dirty_most, live_most; /* the most there were at a time */
 	size_t kept;     /* in BigCache, under its lock; the next is under neither */
 	size_t retained_most; /* of those, and free ones of SuperSlabs */

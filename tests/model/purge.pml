@@ -233,8 +233,9 @@ inline slab_new()
 #endif
 			:: else
 			fi;
-			release_space()
+			purge_or_release() /* more is in use now */
 		}
+		purge_rest();
 		if
 		:: g < N ->
 			d_step {

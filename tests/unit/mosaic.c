@@ -226,6 +226,17 @@ static void large_block_serves_again_where_it_was(void **state)
 	slab_delete(slab);
 }
 
+/* Two blocks of 24 KiB leave 16 over, which others may use then. */
+static void opened_slab_has_no_idle_end(void **state)
+{
+	slab = fixture_slab(sc_of(24 * 1024), NULL, 0);
+	assert_int_equal(hak_space.idle, slab->fresh_is_zero ? 16 * 1024 : 0);
+	assert_true(mosaic_open(slab));
+	assert_int_equal(hak_space.idle, 0);
+	slab_delete(slab);
+	assert_int_equal(hak_space.idle, 0);
+}
+
 static unsigned blocks_held(void)
 {
 	unsigned held = 0;
@@ -367,6 +378,7 @@ int main(void)
 		cmocka_unit_test(class_without_room_not_tried_until_a_block_comes_home),
 		cmocka_unit_test(neighbouring_holes_join),
 		cmocka_unit_test(large_block_serves_again_where_it_was),
+		cmocka_unit_test(opened_slab_has_no_idle_end),
 		cmocka_unit_test(sealed_mosaic_gives_nothing_and_counts_its_blocks),
 		cmocka_unit_test(list_written_to_opens_no_hole_in_a_block),
 		cmocka_unit_test(blocks_random_use_apart),

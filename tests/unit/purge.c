@@ -316,18 +316,61 @@ static void what_does_not_serve_large_blocks_is_not_kept_beside_them(void **stat
 		drop_large(big[i]);
 }
 
+static void grow(struct large *l, size_t most, bool (*how)(struct large *l, size_t size))
+{
+	for (size_t size = 2 * GRANULE; size <= most; size *= 2) {
+		assert_true(how(l, size));
+		assert_no_more_than_before();
+	}
+}
+
+/* By moving, and where it is. */
 static void what_does_not_serve_a_block_that_grows_is_not_kept_beside_it(void **state)
 {
+	enum { MOST = (MANY * SPAN / 2) * GRANULE };
 	struct large *l;
 
 	breathe();
 	l = large_map(GRANULE, 1, GRANULE, 0);
 	assert_non_null(l);
-	for (size_t size = 2 * GRANULE; size <= MANY * SPAN * GRANULE; size *= 2) {
-		assert_true(large_resize(l, size) || large_move(l, size));
+	grow(l, MOST, large_move);
+	assert_true(large_resize(l, GRANULE));
+	take(1, MANY);
+	give_back(1, MANY);
+	assert_true(hak_space.dirty >= MANY * SPAN - SUPERSLAB_GRANULES);
+	grow(l, MOST, large_resize);
+	drop_large(l);
+}
+
+/* A granule of each of some SuperSlabs is in use, and the others are clean. */
+static void what_does_not_serve_spans_that_grow_is_not_kept_beside_them(void **state)
+{
+	enum { SOME = 64, REST = SUPERSLAB_GRANULES - 1, WHOLE = (MANY * SPAN - SOME) / SUPERSLAB_GRANULES };
+	static struct span grows[SOME], rests[SOME];
+	bool zero;
+
+	forget_regret();
+	for (unsigned i = 0; i < SOME; i++) {
+		assert_true(span_alloc(1, SPAN_DENSE, 0, &grows[i]));
+		assert_true(span_alloc(REST, SPAN_DENSE, 0, &rests[i]));
+	}
+	for (unsigned i = 0; i < SOME; i++)
+		span_free(&rests[i], REST * GRANULE);
+	purge_all(GRANULE);
+	for (int round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < WHOLE; i++)
+			assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_DENSE, 0, &spans[i]));
+		for (unsigned i = 0; i < WHOLE; i++)
+			span_free(&spans[i], SUPERSLAB);
+	}
+	assert_true(purge_breathes());
+	assert_true(hak_space.dirty >= WHOLE * SUPERSLAB_GRANULES);
+	for (unsigned i = 0; i < SOME; i++) {
+		assert_true(span_extend(&grows[i], SUPERSLAB_GRANULES, &zero));
 		assert_no_more_than_before();
 	}
-	drop_large(l);
+	for (unsigned i = 0; i < SOME; i++)
+		span_free(&grows[i], SUPERSLAB);
 }
 
 /* Nor do longer spans fit into what short ones left between others. */
@@ -433,15 +476,19 @@ static void what_blocks_leave_over_is_given_back_between_stages(void **state)
 static void an_end_that_the_system_refuses_is_not_idle(void **state)
 {
 	struct span span;
+	const void *base;
 
 	forget_regret();
 	use_all();
 	use_all();
+	assert_true(purge_breathes());
 	assert_true(span_alloc(1, SPAN_ROOMY, 0, &span));
 	if (syscall(SYS_mlock, (char *)span.base + GRANULE - 1, 1) != 0)
 		skip();
+	base = span.base;
 	span_free(&span, GRANULE);
 	assert_true(span_alloc(1, SPAN_ROOMY, 40 * 1024, &span));
+	assert_ptr_equal(span.base, base);
 	assert_int_equal(span.idle, 0);
 	assert_int_equal(hak_space.idle, 0);
 	syscall(SYS_munlock, (char *)span.base + GRANULE - 1, 1);
@@ -528,6 +575,7 @@ int main(void)
 		cmocka_unit_test_setup(what_serves_the_next_stage_is_kept_up_to_a_limit, start_empty),
 		cmocka_unit_test_setup(what_does_not_serve_large_blocks_is_not_kept_beside_them, start_empty),
 		cmocka_unit_test_setup(what_does_not_serve_a_block_that_grows_is_not_kept_beside_it, start_empty),
+		cmocka_unit_test_setup(what_does_not_serve_spans_that_grow_is_not_kept_beside_them, start_empty),
 		cmocka_unit_test_setup(what_does_not_serve_longer_spans_is_not_kept_beside_them, start_empty),
 		cmocka_unit_test_setup(what_blocks_leave_over_is_given_back_between_stages, start_empty),
 		cmocka_unit_test_setup(an_end_that_the_system_refuses_is_not_idle, start_empty),
