@@ -326,12 +326,11 @@ static bool resize_big(struct large *l, size_t granules) {
 			return false;
 		}
 		pagemap_set(end, granules - old, TAG_LARGE, l);
-		l->span.granules = granules;
-		large_grow_big((ptrdiff_t)(granules - old));
-		return true;
 	}
 	l->span.granules = granules;
 	large_count_big((ptrdiff_t)granules - (ptrdiff_t)old);
+	if (granules > old)
+		purge_excess();
 	return true;
 }
 

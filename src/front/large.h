@@ -178,10 +178,6 @@ HAK_INLINE void large_count_big(ptrdiff_t granules) {
 	count_shared(&hak_space.big, (size_t)granules);
 }
 
-/* So many more than before are from the system: there may be less free dirty memory beside them. Takes the space
-   lock. */
-void large_grow_big(ptrdiff_t granules);
-
 /* Blocks that the system refused to take, by age_link; under large_lock. */
 extern HAK_HIDDEN struct queue large_refused;
 

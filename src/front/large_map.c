@@ -99,11 +99,6 @@ static bool shut_edges(char *p, size_t guard, size_t usable, size_t bytes) {
 	return os_protect(p, guard, false) && os_protect(p + guard + usable, bytes - guard - usable, false);
 }
 
-void large_grow_big(ptrdiff_t granules) {
-	large_count_big(granules);
-	purge_excess();
-}
-
 struct large *large_map(size_t usable, size_t granules, size_t align, size_t guard) {
 	size_t all = granules + 2 * (guard >> GRANULE_SHIFT), bytes = all << GRANULE_SHIFT;
 	struct large *l = large_new_descriptor();
@@ -124,7 +119,8 @@ struct large *large_map(size_t usable, size_t granules, size_t align, size_t gua
 		return NULL;
 	}
 	pagemap_set((uintptr_t)p, all, TAG_LARGE, l);
-	large_grow_big((ptrdiff_t)granules);
+	large_count_big((ptrdiff_t)granules);
+	purge_excess();
 	return l;
 }
 
@@ -176,6 +172,7 @@ bool large_move(struct large *l, size_t size) {
 	l->span.granules = granules;
 	large_set_usable(l, size, usable);
 	pagemap_set((uintptr_t)target, granules, TAG_LARGE, l);
-	large_grow_big((ptrdiff_t)(granules - old));
+	large_count_big((ptrdiff_t)granules - (ptrdiff_t)old);
+	purge_excess();
 	return true;
 }

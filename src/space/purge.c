@@ -312,10 +312,14 @@ void purge_after_free_locked(void) {
 		hak_purge_waits();
 }
 
-HAK_EVERYDAY void purge_after_growth_locked(void) {
+HAK_EVERYDAY static void note_growth(void) {
 	size_t live = in_use();
 	if (live > purge.most)
 		purge.most = purge.least = live;
+}
+
+HAK_EVERYDAY void purge_after_growth_locked(void) {
+	note_growth();
 	if (HAK_UNLIKELY(purge.breathes))
 		purge_excess_locked(true);
 }
@@ -324,7 +328,7 @@ void purge_excess(void) {
 	if (!purge_pending())
 		return;
 	space_acquire();
-	purge_after_growth_locked();
+	note_growth();
 	purge_excess_locked(false);
 	lock_release(space_lock());
 }
