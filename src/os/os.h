@@ -112,6 +112,19 @@ HAK_INLINE uint64_t os_cycles(void) {
 #define OS_CYCLES_A_MOMENT 20
 #endif
 
+/* By how much that counter advances in a millisecond; on x86 that is not known, but that it is 1 to 2 times as much. */
+HAK_INLINE uint64_t os_cycles_a_ms(void) {
+#if defined(__x86_64__)
+	return 2000000;
+#elif defined(__aarch64__)
+	uint64_t v;
+	__asm__("mrs %0, cntfrq_el0" : "=r"(v));
+	return v / 1000;
+#else
+	return 1;
+#endif
+}
+
 /* Sleeps while *`word` == `value`; may return early. */
 void os_wait(const void *word, uint32_t value);
 

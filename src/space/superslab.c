@@ -14,6 +14,8 @@ enum {
 	REGION_MAX = 64, /* SuperSlabs mapped at a time at most */
 	HUGE_AFTER = 16, /* SuperSlabs in a heap before new ones ask for huge pages, or get those that the system
 	                    hands out unasked: below, they would cost a small process more than they bring */
+	HUGE_SLOW_RUN = 2, /* of them that were slow to come; then none is asked for */
+	HUGE_PAUSE = 1000, /* for so many ms */
 };
 
 struct space_stats hak_space;
@@ -33,6 +35,8 @@ static struct {
 	} plain, huge;
 	struct list unused;            /* descriptors without memory (base 0) */
 	struct superslab *all;         /* descriptors, linked by `next` */
+	unsigned slow_run;             /* how many huge pages, up to the last, were slow to come */
+	uint64_t slow_ms;              /* when so many were that none is asked for; 0: not lately */
 } space;
 
 HAK_EVERYDAY struct superslab *const *superslab_all(void) {
@@ -111,10 +115,23 @@ HAK_EVERYDAY static struct superslab *fit(struct kind *kind, size_t granules, un
 	return ss;
 }
 
+/* One may have been slow because its thread lost the processor. */
+void superslab_note_huge_page(bool was_slow) {
+	space.slow_run = was_slow ? space.slow_run + 1 : 0;
+	if (space.slow_run >= HUGE_SLOW_RUN)
+		space.slow_ms = max_size(os_now_ms(), 1);
+}
+
+HAK_EVERYDAY static bool huge_pages_are_slow(void) {
+	if (space.slow_ms != 0 && os_now_ms() - space.slow_ms >= HUGE_PAUSE)
+		space.slow_ms = 0;
+	return space.slow_ms != 0;
+}
+
 /* Dirty granules first: they are resident already, and clean ones cost a page fault each. */
 HAK_EVERYDAY static struct superslab *choose(size_t granules, enum span_use use, unsigned *firstp) {
-	struct kind *near = use == SPAN_DENSE ? &space.huge : &space.plain;
-	struct kind *far = use == SPAN_DENSE ? &space.plain : &space.huge;
+	bool is_huge = use == SPAN_DENSE && !huge_pages_are_slow();
+	struct kind *near = is_huge ? &space.huge : &space.plain, *far = is_huge ? &space.plain : &space.huge;
 	struct superslab *ss = fit_dirty(near, granules, firstp);
 	if (ss == NULL)
 		ss = fit_dirty(far, granules, firstp);
@@ -222,8 +239,11 @@ HAK_EVERYDAY static bool map_region(struct kind *kind) {
 }
 
 HAK_EVERYDAY static struct kind *kind_for(enum span_use use) {
-	bool dense = hak_settings.thp == THP_AUTO && hak_space.superslabs >= HUGE_AFTER;
-	return use == SPAN_DENSE && (hak_settings.thp == THP_ALWAYS || dense) ? &space.huge : &space.plain;
+	if (use != SPAN_DENSE || hak_settings.thp == THP_NEVER)
+		return &space.plain;
+	if (hak_settings.thp == THP_ALWAYS)
+		return &space.huge;
+	return hak_space.superslabs >= HUGE_AFTER && !huge_pages_are_slow() ? &space.huge : &space.plain;
 }
 
 HAK_EVERYDAY static struct superslab *new_descriptor(void) {

@@ -177,6 +177,9 @@ void superslab_refile(struct superslab *ss);
 /* Adds address space for this use. False: the system has none. */
 bool superslab_grow(enum span_use use);
 
+/* A huge page has come. After slow ones new SuperSlabs ask for none for a while. */
+void superslab_note_huge_page(bool was_slow);
+
 /* Unmaps SuperSlabs that are wholly free. Number unmapped. */
 size_t superslab_release_empty(void);
 

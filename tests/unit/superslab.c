@@ -212,6 +212,132 @@ static void huge_page_fits_if_asked_for(void **state)
 	span_free(&span, 0);
 }
 
+/* How the huge pages come, as far as is known, and how many came. */
+static bool pages_are_slow;
+static unsigned pages;
+
+void __wrap_superslab_note_huge_page(bool was_slow);
+void __real_superslab_note_huge_page(bool was_slow);
+void __wrap_superslab_note_huge_page(bool was_slow)
+{
+	pages++;
+	__real_superslab_note_huge_page(pages_are_slow);
+}
+
+/* What fills a heap large enough to ask for huge pages, and what comes then. */
+static struct span filled[64];
+static unsigned fills;
+
+static bool is_next_huge(void)
+{
+	assert_true(fills < 64);
+	filled[fills] = take(SUPERSLAB_GRANULES);
+	return filled[fills++].ss->huge;
+}
+
+static void fill_large_heap(void)
+{
+	for (fills = 0; fills < 17;)
+		is_next_huge();
+	assert_true(is_next_huge());
+}
+
+static void empty_large_heap(void)
+{
+	while (fills > 0)
+		span_free(&filled[--fills], 0);
+}
+
+/* Two come, and are slow. */
+static void notice_slow_pages(void)
+{
+	pages_are_slow = true;
+	assert_true(is_next_huge());
+	assert_true(is_next_huge());
+	pages_are_slow = false;
+}
+
+static void slow_huge_pages_are_not_asked_for_in_the_next_second(void **state)
+{
+	fill_large_heap();
+	notice_slow_pages();
+	assert_false(is_next_huge());
+	assert_false(is_next_huge());
+	sleep_ms(1000 + 50);
+	pages_are_slow = true; /* still: it does not take two again */
+	assert_true(is_next_huge());
+	assert_false(is_next_huge());
+	sleep_ms(1000 + 50);
+	pages_are_slow = false;
+	assert_true(is_next_huge());
+	assert_true(is_next_huge());
+	empty_large_heap();
+}
+
+static void one_slow_huge_page_means_nothing(void **state)
+{
+	fill_large_heap();
+	for (int i = 0; i < 3; i++) {
+		pages_are_slow = true;
+		assert_true(is_next_huge());
+		pages_are_slow = false;
+		assert_true(is_next_huge());
+	}
+	empty_large_heap();
+}
+
+static void slow_huge_pages_come_if_always_asked_for(void **state)
+{
+	fill_large_heap();
+	hak_settings.thp = THP_ALWAYS;
+	notice_slow_pages();
+	assert_true(is_next_huge());
+	hak_settings.thp = THP_AUTO;
+	assert_true(is_next_huge());
+	empty_large_heap();
+}
+
+static void huge_page_comes_with_a_clean_superslab_alone(void **state)
+{
+	unsigned before;
+
+	fill_large_heap();
+	before = pages;
+	assert_true(before > 0);
+	span_free(&filled[17], SUPERSLAB);
+	filled[17] = take(SUPERSLAB_GRANULES); /* dirty */
+	assert_true(filled[17].ss->huge);
+	assert_int_equal(pages, before);
+	span_free(&filled[17], SUPERSLAB);
+	purge_all(1); /* does not unmap what is empty then */
+	filled[17] = take(SUPERSLAB_GRANULES / 2);
+	assert_true(filled[17].ss->huge);
+	assert_int_equal(pages, before + 1);
+	filled[fills] = take(SUPERSLAB_GRANULES / 2);
+	assert_ptr_equal(filled[fills++].ss, filled[17].ss);
+	assert_int_equal(pages, before + 1);
+	empty_large_heap();
+}
+
+static void clean_memory_without_huge_pages_first_while_they_are_slow(void **state)
+{
+	fill_large_heap();
+	for (int slow = 0; slow < 2; slow++) {
+		if (slow)
+			notice_slow_pages();
+		assert_false(filled[0].ss->huge);
+		assert_true(filled[17].ss->huge);
+		span_free(&filled[0], 0);
+		span_free(&filled[17], 0);
+		filled[slow ? 0 : 17] = take(SUPERSLAB_GRANULES);
+		filled[slow ? 17 : 0] = take(SUPERSLAB_GRANULES);
+	}
+	assert_false(filled[0].ss->huge);
+	assert_true(filled[17].ss->huge);
+	sleep_ms(1000 + 50);
+	empty_large_heap();
+}
+
 /* Where no more may be mapped. */
 static void roomy_spans_rather_among_huge_pages_than_nowhere(void **state)
 {
@@ -288,6 +414,11 @@ int main(void)
 		cmocka_unit_test_setup(huge_page_fits_in_large_heaps_alone, start_empty),
 		cmocka_unit_test_setup(huge_page_never_fits_roomy_spans, start_empty),
 		cmocka_unit_test_setup(huge_page_fits_if_asked_for, start_empty),
+		cmocka_unit_test_setup(slow_huge_pages_are_not_asked_for_in_the_next_second, start_empty),
+		cmocka_unit_test_setup(one_slow_huge_page_means_nothing, start_empty),
+		cmocka_unit_test_setup(slow_huge_pages_come_if_always_asked_for, start_empty),
+		cmocka_unit_test_setup(huge_page_comes_with_a_clean_superslab_alone, start_empty),
+		cmocka_unit_test_setup(clean_memory_without_huge_pages_first_while_they_are_slow, start_empty),
 		cmocka_unit_test_setup(roomy_spans_rather_among_huge_pages_than_nowhere, start_empty),
 		cmocka_unit_test_setup(rebuild_files_everything_again, start_empty),
 		cmocka_unit_test_setup(emptied_again_and_again_maps_no_more, start_empty),
