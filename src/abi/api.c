@@ -115,6 +115,7 @@ API void *hak_expand(void *ptr, size_t size) {
 		return NULL;
 	if (size <= entry_usable_size(ptr))
 		return ptr;
+	fork_repair_if_due();
 	if (!block_resize(ptr, size, true))
 		return NULL;
 	if (HAK_UNLIKELY(sample_has_blocks()) && size > SC_MAX_SIZE)

@@ -59,6 +59,7 @@ API void *hak_heap_zalloc(hak_heap_t *heap, size_t size) {
 API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	if (ptr == NULL)
 		return hak_heap_malloc(heap, size);
+	fork_repair_if_due();
 	size_t old = entry_usable_size(ptr);
 	if (size == 0) {
 		entry_release(ptr);

@@ -110,6 +110,7 @@ void fork_child(void) {
 		repair_shared(true);
 		heap_repair_after_fork(mine);
 	} else {
-		hak_fork_repair_due |= interrupted;
+		/* A call that resizes a block marks no heap, and while it purges it holds no lock. */
+		hak_fork_repair_due |= interrupted || purge_is_going_on();
 	}
 }

@@ -106,6 +106,10 @@ void purge_reset(void) {
 	purge.stuck = 0;
 }
 
+bool purge_is_going_on(void) {
+	return purge.purging;
+}
+
 void purge_after_fork(bool purger_is_gone) {
 	purge.purging = false;
 	struct superslab *ss = purge.taken_from;

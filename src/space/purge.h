@@ -46,6 +46,9 @@ void purge_forget(struct superslab *ss);
 /* Empties the queue. */
 void purge_reset(void);
 
+/* Around fork, where nothing else goes on. */
+bool purge_is_going_on(void);
+
 /* In a fork child: whoever was purging is gone, or was interrupted and goes on if the handler that forked returns. The
    space lock has been repaired if the first is so. */
 void purge_after_fork(bool purger_is_gone);
