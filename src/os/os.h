@@ -112,7 +112,7 @@ HAK_INLINE uint64_t os_cycles(void) {
 #define OS_CYCLES_A_MOMENT 20
 #endif
 
-/* By how much that counter advances in a millisecond; on x86 that is not known, but that it is 1 to 2 times as much. */
+/* How far that counter gets in about a millisecond. x86 does not say: its counters run at 2 to 4 GHz mostly. */
 HAK_INLINE uint64_t os_cycles_a_ms(void) {
 #if defined(__x86_64__)
 	return 2000000;
