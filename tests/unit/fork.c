@@ -103,5 +103,5 @@ int main(void)
 		cmocka_unit_test(child_that_returns_ends_the_purge),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return UNIT_RUN(tests);
 }
