@@ -68,7 +68,7 @@ static bool awaits_huge_page(const struct superslab *ss, size_t granules, unsign
 
 /* The first touch makes all of the SuperSlab resident, by one huge page. That takes 0.1 to 0.2 ms, where small pages
    take 0.2 to 1, unless the system has to move other memory out of the way, or the host of a virtual machine, which had
-   been told that the page is free, has to find memory: 5 to 15 ms have been seen. */
+   been told that the page is free, has to find memory: 4 to 16 ms have been seen. */
 HAK_COLD static void touch_huge_page(char *own) {
 	uint64_t before = os_cycles();
 	__atomic_fetch_or(own, 0, __ATOMIC_RELAXED);
