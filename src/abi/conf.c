@@ -4,6 +4,7 @@
 #include "abi/conf_file.h"
 #include "abi/conf_table.h"
 #include "base/bits.h"
+#include "base/text.h"
 #include "os/os.h"
 
 enum { SAID_MOST = 20 }; /* lines about what was not understood: a file may be anything */
@@ -121,7 +122,7 @@ static void read_file(struct reading *r, struct os_file file) {
 static void read_environment(struct reading *r, char *const *env) {
 	HAK_EVERYDAY_CONST static const char prefix[] = "HAKMEM_";
 	for (; *env != NULL; env++) {
-		if (strncmp(*env, prefix, sizeof prefix - 1) != 0)
+		if (!begins_with(*env, prefix))
 			continue;
 		struct text assignment = text_of(*env + sizeof prefix - 1);
 		enum conf_row row;

@@ -29,8 +29,9 @@ static bool glob(struct text p, struct text t) {
 bool conf_exe_matches(struct text pattern, struct text path) {
 	if (memchr(pattern.at, '/', pattern.len) != NULL)
 		return glob(pattern, path);
-	const char *slash = memrchr(path.at, '/', path.len);
-	size_t gone = slash != NULL ? (size_t)(slash - path.at) + 1 : 0;
+	size_t gone = path.len;
+	while (gone > 0 && path.at[gone - 1] != '/')
+		gone--;
 	return glob(pattern, (struct text){ path.at + gone, path.len - gone });
 }
 

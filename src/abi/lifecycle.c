@@ -22,12 +22,11 @@
 /* Registers a destructor for the end of the thread, without a pthread key: a process may use all of
    those itself. */
 int __cxa_thread_atexit_impl(void (*dtor)(void *), void *arg, void *dso);
-extern void *__dso_handle __attribute__((visibility("hidden")));
 #ifdef __GLIBC__
 /* What pthread_atfork calls, which would be linked into the library, behind what few processes run. In the shared
    library it is that of fork_calls.c. */
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
-#define pthread_atfork(prepare, parent, child) __register_atfork(prepare, parent, child, &__dso_handle)
+#define pthread_atfork(prepare, parent, child) __register_atfork(prepare, parent, child, &process)
 #endif
 
 HAK_AT_START static struct {
@@ -186,7 +185,7 @@ static bool register_exit(struct heap *h) {
 		return false;
 	if (!tcache_free(p))
 		free_block(h, p);
-	return __cxa_thread_atexit_impl(exit_hook, NULL, &__dso_handle) == 0;
+	return __cxa_thread_atexit_impl(exit_hook, NULL, &process) == 0;
 }
 
 /* A thread that could not be attached is as it was: it tries again the next time. */

@@ -49,8 +49,11 @@ void line_begin(struct line *l) {
 }
 
 const char *report_file_name(const char *path) {
-	const char *slash = memrchr(path, '/', strlen(path)); /* strrchr would be one more for each start to look up */
-	return slash != NULL ? slash + 1 : path;
+	const char *name = path;
+	while (*path != '\0')
+		if (*path++ == '/')
+			name = path;
+	return name;
 }
 
 /* libc knows it once its own constructor has run. */
@@ -67,7 +70,7 @@ static void line_pattern(struct line *l, const char *pattern) {
 		if (*pattern != '%' || (pattern[1] != 'p' && pattern[1] != 'e'))
 			line_char(l, *pattern);
 		else if (*++pattern == 'p')
-			line_dec(l, (uint64_t)getpid());
+			line_dec(l, (uint64_t)syscall(SYS_getpid));
 		else
 			line_str(l, report_program());
 	}
@@ -87,7 +90,7 @@ void line_end(struct line *l) {
 	line_str(l, " in ");
 	line_str(l, report_program());
 	line_char(l, '[');
-	line_dec(l, (uint64_t)getpid());
+	line_dec(l, (uint64_t)syscall(SYS_getpid));
 	line_char(l, ']');
 	l->text[l->len++] = '\n';
 }

@@ -54,7 +54,7 @@ static void pass_on(int number, siginfo_t *info, void *context) {
 		/* An access faults again, for good. */
 		sigaction(number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
 		if (!by_access)
-			raise(number);
+			os_raise(number);
 	} else if (before.sa_handler != SIG_IGN) {
 		before.sa_handler(number);
 	}

@@ -187,7 +187,7 @@ static const struct sigaction *previous_of(int number) {
 static void pass_on(int number, siginfo_t *info) {
 	sigaction(number, previous_of(number), NULL);
 	if (info->si_code <= 0 || number == SIGABRT)
-		raise(number);
+		os_raise(number);
 }
 
 static void handle(int number, siginfo_t *info, void *context) {

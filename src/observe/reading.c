@@ -636,13 +636,14 @@ enum reading_result reading_stats(const struct reading *r, struct hak_stats *st)
 
 /* Word number `n` of a row of words. */
 static bool nth_word(const char *words, uint64_t n, char *to, size_t size) {
-	for (; n > 0; n--) {
-		words = strchr(words, ' ');
-		if (words == NULL)
+	for (; n > 0; words++) {
+		if (*words == '\0')
 			return false;
-		words++;
+		n -= *words == ' ';
 	}
-	size_t length = strcspn(words, " ");
+	size_t length = 0;
+	while (words[length] != '\0' && words[length] != ' ')
+		length++;
 	if (length == 0 || length >= size)
 		return false;
 	memcpy(to, words, length);
@@ -677,7 +678,7 @@ bool reading_setting(const struct reading *r, unsigned row, struct reading_setti
 	    !get_bytes(r, r->root[ROOT_SETTING_NAMES] + row * width_of_name, name, width_of_name))
 		return false;
 	memcpy(setting->name, name, sizeof name - 1);
-	strncpy(words, place(c->bytes, offset_of(r, F_SETTING_WORDS)), r->field[F_SETTING_WORDS] & 0xff);
+	memcpy(words, place(c->bytes, offset_of(r, F_SETTING_WORDS)), r->field[F_SETTING_WORDS] & 0xff);
 	uint64_t kind = GET(c->bytes, SETTING_KIND), width = GET(c->bytes, SETTING_SIZE);
 	uint64_t at = r->root[ROOT_SETTINGS] + GET(c->bytes, SETTING_OFFSET);
 	if (width > sizeof value)
@@ -685,7 +686,7 @@ bool reading_setting(const struct reading *r, unsigned row, struct reading_setti
 	if (!get_bytes(r, at, &value, width))
 		return false;
 	if (kind == r->number[N_KIND_BOOL])
-		strcpy(words, "0 1");
+		memcpy(words, "0 1", sizeof "0 1");
 	else if (kind == r->number[N_KIND_PROFILE])
 		get_bytes(r, r->root[ROOT_PROFILE_NAMES], words, sizeof words / 2);
 	if (!nth_word(words, (uint64_t)value, setting->value, sizeof setting->value))

@@ -148,13 +148,20 @@ void stats_print(void) {
 	stats_put_back();
 }
 
+struct stream {
+	FILE *file;
+	bool has_failed;
+};
+
 static void put_stream(void *arg, const char *text, size_t length) {
-	fwrite(text, 1, length, arg);
+	struct stream *s = arg;
+	s->has_failed |= fwrite(text, 1, length, s->file) != length;
 }
 
-int stats_print_xml(FILE *stream) {
+int stats_print_xml(FILE *file) {
+	struct stream stream = { file, false };
 	struct hak_stats st = *stats_take(true);
 	stats_put_back(); /* the stream may be the program's own functions */
-	write_xml(&st, put_stream, stream);
-	return ferror(stream) ? -1 : 0;
+	write_xml(&st, put_stream, &stream);
+	return stream.has_failed ? -1 : 0;
 }

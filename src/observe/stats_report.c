@@ -13,6 +13,7 @@
 
 #include "base/report.h"
 #include "base/settings.h"
+#include "base/text.h"
 #include "observe/stats.h"
 #include "os/os.h"
 
@@ -22,7 +23,7 @@ static struct {
 } kept = { .fd = -1 };
 
 static bool goes_to_stderr(void) {
-	return strcmp(hak_settings.stats_file, "stderr") == 0;
+	return is_same_text(hak_settings.stats_file, "stderr");
 }
 
 /* ---- where to ---- */
@@ -44,7 +45,7 @@ static void expand(struct path *p, const char *pattern) {
 	for (; *pattern != '\0'; pattern++) {
 		struct line number = { .len = 0 };
 		const char *program = report_program();
-		line_dec(&number, (uint64_t)getpid());
+		line_dec(&number, (uint64_t)os_process_id());
 		char c = pattern[0] == '%' ? pattern[1] : '\0';
 		if (c == 'p')
 			add(p, number.text, number.len);
@@ -80,7 +81,7 @@ static void write_head(int fd) {
 	line_str(&l, "statistics of ");
 	line_str(&l, report_program());
 	line_str(&l, "[");
-	line_dec(&l, (uint64_t)getpid());
+	line_dec(&l, (uint64_t)os_process_id());
 	line_str(&l, "]");
 	l.text[l.len++] = '\n';
 	os_file_write(fd, l.text, l.len);

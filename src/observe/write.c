@@ -91,7 +91,7 @@ static struct digits readable(uint64_t bytes) {
 		*end++ = (char)('0' + tenths);
 	}
 	*end++ = ' ';
-	strcpy(end, units[unit]);
+	memcpy(end, units[unit], sizeof units[unit]);
 	return d;
 }
 

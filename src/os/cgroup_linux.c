@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/text.h"
 #include "os/os.h"
 
 enum { ROOT_MOST = 64, PATH_MOST = 1024, FILE_MOST = 40, LINES_MOST = 8192 };
@@ -38,11 +39,11 @@ static size_t least_upwards(const char *root, const char *below, const char *pat
                             const char *file) {
 	char name[ROOT_MOST + FILE_MOST + PATH_MOST + FILE_MOST];
 	size_t least = NONE, start = strlen(root) + strlen(below);
-	strcpy(stpcpy(name, root), below);
+	append_text(append_text(name, root), below);
 	for (;;) {
 		if (len < PATH_MOST) {
 			memcpy(name + start, path, len);
-			strcpy(name + start + len, file);
+			append_text(name + start + len, file);
 			least = min_size(least, limit_in(name));
 		}
 		if (len == 0)

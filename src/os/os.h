@@ -172,6 +172,11 @@ size_t os_executable(char *buf, size_t size);
 /* Id of the calling thread. */
 int os_thread_id(void);
 
+int os_process_id(void);
+
+/* Sends a signal to the calling thread, as raise does. */
+void os_raise(int signal);
+
 /* Threads of the process, as the system counts them; 0: it does not tell. */
 unsigned os_thread_count(void);
 

@@ -35,6 +35,7 @@
 #include "base/probe.h"
 #include "base/report.h"
 #include "base/settings.h"
+#include "base/text.h"
 #include "build_options.h"
 #include "os/alone.h"
 #include "os/vdso.h"
@@ -414,13 +415,14 @@ void os_pause(void) {
 #endif
 }
 
-/* libc's page of code for it is not needed for anything else at the start of most programs. */
-static bool stat_of(int fd, struct stat *st) {
+/* Of the file at `path`, or of `fd` if that is "". */
+static bool stat_of(int fd, const char *path, struct stat *st) {
 #if defined(__x86_64__) || defined(__aarch64__)
-	return !failed(raw6(SYS_fstat, fd, (long)st, 0, 0, 0, 0)); /* libc has the kernel's layout */
+	/* libc has the kernel's layout. */
+	return !failed(raw6(SYS_newfstatat, fd, (long)path, (long)st, AT_EMPTY_PATH, 0, 0));
 #else
 	int saved = errno;
-	bool known = fstat(fd, st) == 0;
+	bool known = fstatat(fd, path, st, AT_EMPTY_PATH) == 0;
 	errno = saved;
 	return known;
 #endif
@@ -433,7 +435,7 @@ HAK_EVERYDAY struct os_file os_file_open(const char *path) {
 	if (failed(fd))
 		return (struct os_file){ .fd = -1, .absent = fd == -ENOENT };
 	struct stat st;
-	bool known = stat_of((int)fd, &st);
+	bool known = stat_of((int)fd, "", &st);
 	return (struct os_file){
 		.fd = (int)fd,
 		.regular = known && S_ISREG(st.st_mode),
@@ -448,10 +450,6 @@ HAK_EVERYDAY void os_file_close(int fd) {
 size_t os_file_read(int fd, char *buf, size_t size, size_t offset) {
 	long n = raw6(SYS_pread64, fd, (long)buf, (long)size, (long)offset, 0, 0);
 	return failed(n) ? 0 : (size_t)n;
-}
-
-static bool begins_with(const char *text, const char *start) {
-	return strncmp(text, start, strlen(start)) == 0;
 }
 
 HAK_COLD int os_file_create(const char *path) {
@@ -473,10 +471,7 @@ int os_file_keep(int fd) {
 
 uint64_t os_file_identity(int fd) {
 	struct stat st;
-	int saved = errno;
-	bool known = fstat(fd, &st) == 0;
-	errno = saved;
-	return known ? ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | 1 : 0;
+	return stat_of(fd, "", &st) ? ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | 1 : 0;
 }
 
 bool os_file_write(int fd, const char *buf, size_t size) {
@@ -568,19 +563,24 @@ HAK_EVERYDAY int os_thread_id(void) {
 	return (int)raw6(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
+int os_process_id(void) {
+	return (int)raw6(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+void os_raise(int signal) {
+	raw6(SYS_tgkill, os_process_id(), os_thread_id(), signal, 0, 0, 0);
+}
+
 HAK_COLD unsigned os_thread_count(void) {
 	enum { LINKS = 2 }; /* of the folder itself; each thread adds one */
 	struct stat st;
-	int saved = errno;
-	bool known = stat("/proc/self/task", &st) == 0 && st.st_nlink > LINKS;
-	errno = saved;
+	bool known = stat_of(AT_FDCWD, "/proc/self/task", &st) && st.st_nlink > LINKS;
 	return known ? (unsigned)st.st_nlink - LINKS : 0;
 }
 
 HAK_COLD bool os_try_read(void *to, const void *from, size_t size) {
 	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)from, size };
-	long pid = raw6(SYS_getpid, 0, 0, 0, 0, 0, 0);
-	return raw6(SYS_process_vm_readv, pid, (long)&local, 1, (long)&remote, 1, 0) == (long)size;
+	return raw6(SYS_process_vm_readv, os_process_id(), (long)&local, 1, (long)&remote, 1, 0) == (long)size;
 }
 
 /* By a call that sandboxes allow: the futex's word is compared, and then nobody is woken and nobody moved to

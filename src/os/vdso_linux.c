@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "base/text.h"
+
 #if UINTPTR_MAX > UINT32_MAX
 typedef Elf64_Ehdr header;
 typedef Elf64_Phdr segment;
@@ -85,7 +87,7 @@ void *vdso_find(const char *name) {
 	if (h == NULL || !find_segments(&v, h) || !find_tables(&v))
 		return NULL;
 	for (uint32_t i = 0, n = count_symbols(&v); i < n; i++)
-		if (v.symbols[i].st_shndx != SHN_UNDEF && strcmp(v.names + v.symbols[i].st_name, name) == 0)
+		if (v.symbols[i].st_shndx != SHN_UNDEF && is_same_text(v.names + v.symbols[i].st_name, name))
 			return (void *)(uintptr_t)(v.bias + v.symbols[i].st_value);
 	return NULL;
 }
