@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-#ifndef TESTS_ATFORK_LIB_H
-#define TESTS_ATFORK_LIB_H
-
-/* How many times somebody had fork handlers registered. */
-int atfork_lib_registered(void);
-
-#endif
