@@ -148,20 +148,13 @@ void stats_print(void) {
 	stats_put_back();
 }
 
-struct stream {
-	FILE *file;
-	bool has_failed;
-};
-
 static void put_stream(void *arg, const char *text, size_t length) {
-	struct stream *s = arg;
-	s->has_failed |= fwrite(text, 1, length, s->file) != length;
+	fwrite(text, 1, length, arg);
 }
 
-int stats_print_xml(FILE *file) {
-	struct stream stream = { file, false };
+int stats_print_xml(FILE *stream) {
 	struct hak_stats st = *stats_take(true);
 	stats_put_back(); /* the stream may be the program's own functions */
-	write_xml(&st, put_stream, &stream);
-	return stream.has_failed ? -1 : 0;
+	write_xml(&st, put_stream, stream);
+	return ferror(stream) ? -1 : 0;
 }

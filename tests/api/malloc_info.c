@@ -147,6 +147,17 @@ static void malloc_info_unknown_option_einval(void **state)
 	free(text);
 }
 
+static void malloc_info_full_stream_fails(void **state)
+{
+	FILE *stream = on_hakmem() ? fopen("/dev/full", "w") : NULL; /* glibc does not tell */
+
+	if (stream == NULL)
+		skip();
+	setbuf(stream, NULL);
+	assert_int_equal(malloc_info(0, stream), -1);
+	fclose(stream);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +165,7 @@ int main(void)
 		cmocka_unit_test(malloc_info_memory_stream_well_formed),
 		cmocka_unit_test(malloc_info_file_well_formed),
 		cmocka_unit_test(malloc_info_unknown_option_einval),
+		cmocka_unit_test(malloc_info_full_stream_fails),
 	};
 
 	return RUN_TESTS(tests);
