@@ -20,7 +20,7 @@
 #include "os/os.h"
 
 /* Registers a destructor for the end of the thread, without a pthread key: a process may use all of
-   those itself. */
+   those itself. `dso` is any address in the library, here and below. */
 int __cxa_thread_atexit_impl(void (*dtor)(void *), void *arg, void *dso);
 #ifdef __GLIBC__
 /* What pthread_atfork calls, which would be linked into the library, behind what few processes run. */

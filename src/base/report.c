@@ -65,12 +65,16 @@ const char *report_program(void) {
 	return name != NULL ? report_file_name(name) : "?";
 }
 
+static uint64_t process_id(void) {
+	return (uint64_t)syscall(SYS_getpid);
+}
+
 static void line_pattern(struct line *l, const char *pattern) {
 	for (; *pattern != '\0'; pattern++) {
 		if (*pattern != '%' || (pattern[1] != 'p' && pattern[1] != 'e'))
 			line_char(l, *pattern);
 		else if (*++pattern == 'p')
-			line_dec(l, (uint64_t)syscall(SYS_getpid));
+			line_dec(l, process_id());
 		else
 			line_str(l, report_program());
 	}
@@ -86,12 +90,16 @@ bool report_path(char *path, size_t size, const char *pattern) {
 	return true;
 }
 
-void line_end(struct line *l) {
-	line_str(l, " in ");
+void line_process(struct line *l) {
 	line_str(l, report_program());
 	line_char(l, '[');
-	line_dec(l, (uint64_t)syscall(SYS_getpid));
+	line_dec(l, process_id());
 	line_char(l, ']');
+}
+
+void line_end(struct line *l) {
+	line_str(l, " in ");
+	line_process(l);
 	l->text[l->len++] = '\n';
 }
 

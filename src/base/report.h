@@ -29,6 +29,9 @@ const char *report_file_name(const char *path);
 /* The program's name; never NULL. */
 const char *report_program(void);
 
+/* "NAME[PID]": the process. */
+void line_process(struct line *l);
+
 /* Starts "hakmem: ". */
 void line_begin(struct line *l);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What libc's string functions would do where it is seldom needed: each of theirs is a symbol more that the loader
-   looks up as every process starts. */
+/* Instead of functions of libc's that are little used here: each would be a symbol more for the loader to look up as
+   every process starts. */
 #ifndef HAK_BASE_TEXT_H
 #define HAK_BASE_TEXT_H
 
@@ -16,11 +16,12 @@ static inline bool begins_with(const char *text, const char *start) {
 }
 
 static inline bool is_same_text(const char *a, const char *b) {
-	size_t length = strlen(b);
-	return strlen(a) == length && memcmp(a, b, length) == 0;
+	while (*a != '\0' && *a == *b)
+		a++, b++;
+	return *a == *b;
 }
 
-/* The end of what was copied, where its NUL is. */
+/* Copies it with its NUL. Where that lies now. */
 static inline char *append_text(char *to, const char *text) {
 	size_t length = strlen(text);
 	return (char *)memcpy(to, text, length + 1) + length;

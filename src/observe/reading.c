@@ -636,14 +636,14 @@ enum reading_result reading_stats(const struct reading *r, struct hak_stats *st)
 
 /* Word number `n` of a row of words. */
 static bool nth_word(const char *words, uint64_t n, char *to, size_t size) {
-	for (; n > 0; words++) {
-		if (*words == '\0')
+	const char *space = memchr(words, ' ', strlen(words));
+	for (; n > 0; n--) {
+		if (space == NULL)
 			return false;
-		n -= *words == ' ';
+		words = space + 1;
+		space = memchr(words, ' ', strlen(words));
 	}
-	size_t length = 0;
-	while (words[length] != '\0' && words[length] != ' ')
-		length++;
+	size_t length = space != NULL ? (size_t)(space - words) : strlen(words);
 	if (length == 0 || length >= size)
 		return false;
 	memcpy(to, words, length);

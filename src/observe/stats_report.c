@@ -41,11 +41,11 @@ static void add(struct path *p, const char *s, size_t len) {
 
 /* The pattern with %p, %e and %% replaced. */
 static void expand(struct path *p, const char *pattern) {
+	struct line number = { .len = 0 };
+	const char *program = report_program();
+	line_dec(&number, (uint64_t)os_process_id());
 	p->len = 0;
 	for (; *pattern != '\0'; pattern++) {
-		struct line number = { .len = 0 };
-		const char *program = report_program();
-		line_dec(&number, (uint64_t)os_process_id());
 		char c = pattern[0] == '%' ? pattern[1] : '\0';
 		if (c == 'p')
 			add(p, number.text, number.len);
@@ -79,10 +79,7 @@ static void write_head(int fd) {
 	struct line l;
 	line_begin(&l);
 	line_str(&l, "statistics of ");
-	line_str(&l, report_program());
-	line_str(&l, "[");
-	line_dec(&l, (uint64_t)os_process_id());
-	line_str(&l, "]");
+	line_process(&l);
 	l.text[l.len++] = '\n';
 	os_file_write(fd, l.text, l.len);
 }

@@ -169,9 +169,8 @@ bool os_file_write(int fd, const char *text, size_t size);
 /* Path of the running program, without NUL. Its length; 0: not known, or no shorter than `size`. */
 size_t os_executable(char *buf, size_t size);
 
-/* Id of the calling thread. */
+/* Id of the calling thread, and of the process. */
 int os_thread_id(void);
-
 int os_process_id(void);
 
 /* Sends a signal to the calling thread, as raise does. */
