@@ -107,7 +107,7 @@ static void mosaic_gained_holes(struct heap *h, struct slab *s) {
 }
 
 void heap_put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block) {
-	mosaic_put(s, block);
+	mosaic_put(s, block, 1);
 	COUNT(h->count.home);
 	mosaic_gained_holes(h, s);
 }
@@ -116,7 +116,7 @@ void heap_collect_mosaic(struct heap *h, struct slab *s) {
 	uintptr_t at = link_decode(remote_take(s)), next;
 	for (; slab_at(at) == s; at = next) {
 		next = link_decode(block_link(at));
-		mosaic_put(s, at);
+		mosaic_put(s, at, 1);
 		COUNT(h->count.drained);
 	}
 	misuse_check_end(0, at);
@@ -183,6 +183,26 @@ static void **push_run(struct heap *h, struct slab *s, uintptr_t first, void **a
 	return at;
 }
 
+/* Likewise in a mosaic, as far as blocks of one class lie side by side. */
+static void **put_run(struct heap *h, struct slab *s, uintptr_t first, void **at, void **end) {
+	const struct mosaic *m = slab_mosaic(s);
+	const uintptr_t mark = hak_mark;
+	unsigned sc = mosaic_held_at(m, first - s->base), n = 1;
+	uintptr_t size = hak_size_classes[sc].size, last = first;
+	for (; at < end; at++, n++) {
+		uintptr_t next = (uintptr_t)*at;
+		bool is_neighbour = next == last + size || next == first - size;
+		if (!is_neighbour || mosaic_held_at(m, next - s->base) != sc || block_link(next) != mark)
+			break;
+		last = max_size(last, next);
+		first = min_size(first, next);
+	}
+	mosaic_put(s, first, n);
+	COUNT_MORE(h->count.home, n);
+	mosaic_gained_holes(h, s);
+	return at;
+}
+
 HAK_EVERYDAY void heap_send_home(struct heap *h, unsigned sc, void **from, void **end) {
 	while (from < end) {
 		void *block = *from++;
@@ -192,7 +212,7 @@ HAK_EVERYDAY void heap_send_home(struct heap *h, unsigned sc, void **from, void 
 		else if (slab_mosaic(s) == NULL)
 			from = push_run(h, s, (uintptr_t)block, from, end);
 		else
-			heap_put_in_mosaic(h, s, (uintptr_t)block);
+			from = put_run(h, s, (uintptr_t)block, from, end);
 	}
 }
 

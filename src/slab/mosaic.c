@@ -260,14 +260,15 @@ unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, void **array_end
 	return n;
 }
 
-void mosaic_put(struct slab *s, uintptr_t block) {
+void mosaic_put(struct slab *s, uintptr_t block, unsigned n) {
 	struct mosaic *m = slab_mosaic(s);
 	unsigned unit = unit_at(s, block), units = mosaic_units(get_any(m, unit));
-	set_freed(m, unit);
-	mark(m, unit, units, false);
-	s->free_count += (uint16_t)units;
-	s->used--;
-	unsigned first = unit, end = unit + units;
+	unsigned first = unit, end = unit + n * units;
+	for (unsigned i = unit; i < end; i += units)
+		set_freed(m, i);
+	mark(m, unit, end - unit, false);
+	s->free_count += (uint16_t)(end - unit);
+	s->used -= (uint16_t)n;
 	if (unit > 0 && !is_used(m, unit - 1))
 		first = hole_before(m, unit);
 	if (end < MOSAIC_UNITS && !is_used(m, end))

@@ -74,8 +74,8 @@ bool mosaic_open(struct slab *s);
    `array_end[-1]`. Number of blocks. Owner. */
 unsigned mosaic_take(struct slab *s, unsigned sc, unsigned max, void **array_end);
 
-/* Returns a block to a hole. Owner. */
-void mosaic_put(struct slab *s, uintptr_t block);
+/* Returns `n` blocks of one class, side by side from `block` on, to a hole. Owner. */
+void mosaic_put(struct slab *s, uintptr_t block, unsigned n);
 
 /* Offset of the block that `offset` in the slab lies in; GRANULE: none. Any thread; a guess where others'
    blocks come and go. */

@@ -109,6 +109,59 @@ static void other_class_served_from_sparse_slabs(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+static void swap(void **a, void **b)
+{
+	void *entry = *a;
+
+	*a = *b;
+	*b = entry;
+}
+
+enum { FEW = 64, AS_TAKEN = 0, SHUFFLED = 1, TURNED = 2, WITH_GAPS = 3 };
+
+static bool is_gap(unsigned i)
+{
+	return i / FEW % 4 == WITH_GAPS && i % 3 == 0;
+}
+
+/* Neighbours go home together, whichever way round they lie in the bin, and nobody else. */
+static void blocks_of_mosaics_come_home_in_any_order(void **state)
+{
+	unsigned n = take_many(NEW, SLABS * 50 / FEW * FEW), sent = 0;
+	uint64_t seed = 5;
+
+	for (unsigned from = 0; from < n; from += FEW) {
+		void *entries[FEW];
+		unsigned count = 0, order = from / FEW % 4;
+
+		for (unsigned i = from; i < from + FEW; i++)
+			if (!is_gap(i))
+				entries[count++] = (void *)more[i];
+		for (unsigned i = 0; i < count && order == SHUFFLED; i++)
+			swap(&entries[i], &entries[i + next_random(&seed) % (count - i)]);
+		for (unsigned i = 0; i < count / 2 && order == TURNED; i++)
+			swap(&entries[i], &entries[count - 1 - i]);
+		for (unsigned i = 0; i < count; i++)
+			block_set_link((uintptr_t)entries[i], hak_mark);
+		heap_send_home(heap, NEW, entries, entries + count);
+		for (unsigned i = from; i < from + FEW; i++) {
+			const struct slab *s = fixture_slab_of(more[i]);
+			assert_int_equal(mosaic_held_at(slab_mosaic(s), more[i] - s->base), is_gap(i) ? NEW : 0);
+			assert_true(!is_gap(i) || is_filled(more[i], NEW, i + 7));
+		}
+		sent += count;
+	}
+	assert_int_equal(heap->count.home - before.home, sent);
+	for (unsigned i = 0; i < n; i++)
+		if (is_gap(i))
+			fixture_send_home(heap, more[i]);
+	for (unsigned i = 0; i < BLOCKS; i += KEEP)
+		assert_true(is_filled(blocks[i], OLD, i));
+	send_survivors_home();
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
+}
+
 static void blocks_of_mosaics_freed_remotely_come_home(void **state)
 {
 	unsigned n = take_many(NEW, SLABS * 50);
@@ -278,6 +331,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(other_class_served_from_sparse_slabs, start_sparse, end),
+		cmocka_unit_test_setup_teardown(blocks_of_mosaics_come_home_in_any_order, start_sparse, end),
 		cmocka_unit_test_setup_teardown(blocks_of_mosaics_freed_remotely_come_home, start_sparse,
 			end),
 		cmocka_unit_test_setup_teardown(blocks_left_on_remote_list_become_holes, start_sparse, end),

@@ -26,7 +26,7 @@ static void open_with_survivors(unsigned keep)
 static void put_survivors(unsigned keep)
 {
 	for (unsigned i = 0; i < hak_size_classes[SC].capacity; i += keep)
-		mosaic_put(slab, fixture_block(slab, i));
+		mosaic_put(slab, fixture_block(slab, i), 1);
 	assert_int_equal(slab->used, 0);
 	assert_int_equal(slab->free_count, MOSAIC_UNITS);
 	slab_delete(slab);
@@ -86,7 +86,7 @@ static void block_in_a_hole_is_known_to_be_freed(void **state)
 		for (uintptr_t at = taken; at < taken + hak_size_classes[SC + 2].size; at += 16)
 			assert_int_equal(mosaic_freed_at(m, at - slab->base), 0);
 		assert_int_equal(slab_class_at(slab, taken), SC + 2);
-		mosaic_put(slab, taken);
+		mosaic_put(slab, taken, 1);
 		assert_int_equal(mosaic_freed_at(m, taken - slab->base), SC + 2);
 		assert_int_equal(slab_class_at(slab, taken), 0);
 		assert_int_not_equal(take_one(SC + 2), 0);
@@ -95,7 +95,7 @@ static void block_in_a_hole_is_known_to_be_freed(void **state)
 		assert_int_equal(slab_class_at(slab, fixture_block(slab, i)), SC);
 	for (uintptr_t off = 0; off < GRANULE; off += 16)
 		if (mosaic_class_at(m, off) != 0)
-			mosaic_put(slab, slab->base + off);
+			mosaic_put(slab, slab->base + off, 1);
 	assert_int_equal(slab->used, 0);
 	slab_delete(slab);
 }
@@ -113,14 +113,44 @@ static void mark_of_next_block_stays(void **state)
 	for (unsigned i = 0; i + 1 < 3; i++) {
 		assert_int_equal(block[i + 1], block[i] + 112);
 		mosaic_mark_freed(slab, block[i + 1]);
-		mosaic_put(slab, block[i]);
+		mosaic_put(slab, block[i], 1);
 		slab_mosaic(slab)->next = 0;
 		assert_int_equal(take_one(SC), block[i]);
 		assert_int_equal(mosaic_freed_at(slab_mosaic(slab), block[i + 1] - slab->base), SC);
 		assert_int_equal(mosaic_held_at(slab_mosaic(slab), block[i + 1] - slab->base), SC);
 	}
 	for (unsigned i = 0; i < 3; i++)
-		mosaic_put(slab, block[i]);
+		mosaic_put(slab, block[i], 1);
+	put_survivors(1000);
+}
+
+static void blocks_side_by_side_are_put_at_once(void **state)
+{
+	enum { MANY = 40, FIRST = 3, PUT = 30 }; /* over several words of the map */
+	void *array[MANY], **block = array;
+
+	open_with_survivors(1000);
+	assert_int_equal(mosaic_take(slab, SC, MANY, array + MANY), MANY);
+	uintptr_t lowest = (uintptr_t)array[MANY - 1], first = lowest + FIRST * 112;
+	for (unsigned i = 0; i < MANY; i++)
+		assert_int_equal((uintptr_t)block[MANY - 1 - i], lowest + i * 112);
+	mosaic_put(slab, first, PUT);
+	assert_int_equal(slab->used, 1 + MANY - PUT);
+	assert_int_equal(slab->free_count, MOSAIC_UNITS - 7 * (1 + MANY - PUT));
+	assert_int_equal(bytes_out(), 112 * (1 + MANY - PUT));
+	for (unsigned i = 0; i < MANY; i++) {
+		bool is_out = i < FIRST || i >= FIRST + PUT;
+		uintptr_t off = lowest + i * 112 - slab->base;
+		assert_int_equal(mosaic_class_at(slab_mosaic(slab), off), is_out ? SC : 0);
+		assert_int_equal(mosaic_freed_at(slab_mosaic(slab), off), is_out ? 0 : SC);
+	}
+	/* The hole is whole, and joins those beside it. */
+	mosaic_put(slab, lowest, FIRST);
+	mosaic_put(slab, first + PUT * 112, MANY - FIRST - PUT);
+	slab_mosaic(slab)->next = 0;
+	assert_int_equal(mosaic_take(slab, SC, MANY, array + MANY), MANY);
+	assert_int_equal((uintptr_t)array[MANY - 1], lowest);
+	mosaic_put(slab, lowest, MANY);
 	put_survivors(1000);
 }
 
@@ -135,9 +165,9 @@ static void slab_not_all_carved_opens_to_its_end(void **state)
 	n = mosaic_take(slab, 40, 100, blocks + 100);
 	assert_int_equal(n, (GRANULE - 2048) / 2048);
 	for (unsigned i = 100 - n; i < 100; i++)
-		mosaic_put(slab, (uintptr_t)blocks[i]);
+		mosaic_put(slab, (uintptr_t)blocks[i], 1);
 	for (unsigned i = 0; i < 10; i++)
-		mosaic_put(slab, fixture_block(slab, i));
+		mosaic_put(slab, fixture_block(slab, i), 1);
 	assert_int_equal(slab->free_count, MOSAIC_UNITS);
 	slab_delete(slab);
 }
@@ -161,7 +191,7 @@ static void taken_blocks_lie_in_holes(void **state)
 		assert_int_equal(slab_class_at(slab, fixture_block(slab, i)), SC);
 	for (uintptr_t at = slab->base; at < slab->base + GRANULE; at += 16)
 		if (slab_class_at(slab, at) == 18)
-			mosaic_put(slab, at);
+			mosaic_put(slab, at, 1);
 	put_survivors(10);
 }
 
@@ -178,7 +208,7 @@ static void class_without_room_not_tried_until_a_block_comes_home(void **state)
 		continue;
 	assert_false(mosaic_may_fit(slab_mosaic(slab), sc));
 	assert_true(mosaic_may_fit(slab_mosaic(slab), 2));
-	mosaic_put(slab, block);
+	mosaic_put(slab, block, 1);
 	assert_int_equal(mosaic_may_fit(slab_mosaic(slab), sc),
 		slab_mosaic(slab)->largest >= mosaic_units(sc));
 	assert_true(mosaic_may_fit(slab_mosaic(slab), 7));
@@ -191,15 +221,15 @@ static void neighbouring_holes_join(void **state)
 	open_with_survivors(4);
 	assert_int_equal(take_one(23), 0); /* 480 bytes: more than a hole has */
 	assert_in_range(slab_mosaic(slab)->largest, 21, 31);
-	mosaic_put(slab, fixture_block(slab, 4));
+	mosaic_put(slab, fixture_block(slab, 4), 1);
 	assert_int_equal(slab_mosaic(slab)->largest, 3 * 7 + 7 + 3 * 7);
 	block = take_one(23);
 	assert_int_not_equal(block, 0);
 	assert_int_equal(take_one(23), 0);
-	mosaic_put(slab, block);
+	mosaic_put(slab, block, 1);
 	for (unsigned i = 0; i < hak_size_classes[SC].capacity; i += 4)
 		if (i != 4)
-			mosaic_put(slab, fixture_block(slab, i));
+			mosaic_put(slab, fixture_block(slab, i), 1);
 	assert_int_equal(slab_mosaic(slab)->largest, MOSAIC_UNITS);
 	slab_delete(slab);
 }
@@ -217,11 +247,11 @@ static void large_block_serves_again_where_it_was(void **state)
 	second = take_one(sc);
 	assert_true(small != 0 && first != 0 && second != 0);
 	assert_true(first > slab->base + 64 * 16);
-	mosaic_put(slab, first);
+	mosaic_put(slab, first, 1);
 	assert_int_equal(take_one(sc), first);
-	mosaic_put(slab, first);
-	mosaic_put(slab, second);
-	mosaic_put(slab, small);
+	mosaic_put(slab, first, 1);
+	mosaic_put(slab, second, 1);
+	mosaic_put(slab, small, 1);
 	assert_int_equal(slab->used, 0);
 	slab_delete(slab);
 }
@@ -304,7 +334,7 @@ static void check_and_drop(unsigned i)
 	assert_true(mosaic_block_at(slab_mosaic(slab), held[i].at + size - 1 - slab->base)
 		== held[i].at - slab->base);
 	assert_true(bytes_are((void *)held[i].at, size, (unsigned char)(i % 251 + 1)));
-	mosaic_put(slab, held[i].at);
+	mosaic_put(slab, held[i].at, 1);
 	held[i] = held[--holding];
 	if (i < holding)
 		fill(i);
@@ -373,6 +403,7 @@ int main(void)
 		cmocka_unit_test(open_slab_knows_its_blocks),
 		cmocka_unit_test(block_in_a_hole_is_known_to_be_freed),
 		cmocka_unit_test(mark_of_next_block_stays),
+		cmocka_unit_test(blocks_side_by_side_are_put_at_once),
 		cmocka_unit_test(slab_not_all_carved_opens_to_its_end),
 		cmocka_unit_test(taken_blocks_lie_in_holes),
 		cmocka_unit_test(class_without_room_not_tried_until_a_block_comes_home),

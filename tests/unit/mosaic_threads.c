@@ -63,7 +63,7 @@ static void take_home(void)
 	for (uintptr_t at = link_decode(remote_take(slab)); !link_is_end(at); at = next) {
 		next = link_decode(block_link(at));
 		CHECK(mosaic_freed_at(slab_mosaic(slab), at - slab->base) == *class_of(at));
-		mosaic_put(slab, at);
+		mosaic_put(slab, at, 1);
 	}
 }
 
