@@ -36,6 +36,9 @@ HAK_LAST_IN_BSS struct bigcache {
 	unsigned regret;        /* doublings of the allowance */
 	uint64_t evicted_ms;    /* when the allowance last forced a span out; 0: never */
 	uint64_t regret_ms;
+	/* Granules, since regret was last reviewed: */
+	size_t most;            /* in big blocks, at a time */
+	size_t high, low;       /* kept */
 	uint32_t generation;    /* of this cache: bigcache_reset begins a new one */
 } hak_bigcache;
 
@@ -83,6 +86,8 @@ static struct large *of_age_node(struct queue_node *n) {
 
 static void count_kept(ptrdiff_t granules) {
 	space_set_kept(hak_space.kept + (size_t)granules);
+	hak_bigcache.high = max_size(hak_bigcache.high, hak_space.kept);
+	hak_bigcache.low = min_size(hak_bigcache.low, hak_space.kept);
 }
 
 static void bin(struct large *l) {
@@ -253,13 +258,19 @@ static void regret_miss(void) {
 	hak_bigcache.regret_ms = hak_bigcache.now_ms;
 }
 
+/* While what is kept beyond the floor is used again, regret lasts. */
+static void review_regret(void) {
+	hak_bigcache.regret -= hak_bigcache.high <= FLOOR / GRANULE || hak_bigcache.low > FLOOR / GRANULE;
+	hak_bigcache.regret_ms = hak_bigcache.now_ms;
+	hak_bigcache.high = hak_bigcache.low = hak_space.kept;
+	hak_bigcache.most = space_big() + hak_space.kept;
+}
+
 static void look_at_clock(void) {
 	hak_bigcache.events = 0;
 	hak_bigcache.now_ms = os_now_ms();
-	if (hak_bigcache.regret > 0 && hak_bigcache.now_ms - hak_bigcache.regret_ms > PURGE_REGRET_MS) {
-		hak_bigcache.regret--;
-		hak_bigcache.regret_ms = hak_bigcache.now_ms;
-	}
+	if (hak_bigcache.regret > 0 && hak_bigcache.now_ms - hak_bigcache.regret_ms > PURGE_REGRET_MS)
+		review_regret();
 }
 
 static bool is_stale(const struct large *l) {
@@ -276,6 +287,13 @@ HAK_EVERYDAY void bigcache_init(void) {
 	automatic_max = memory != 0 ? max_size(min_size(memory / 8, most), 1) : most;
 }
 
+/* Granules that a program may have kept beside those in use, if it uses as many again and again. */
+static size_t breath(void) {
+	size_t all = min_size(hak_bigcache.most, PURGE_BREATH / GRANULE);
+	return all - min_size(space_big(), all); /* those in pockets are in use here */
+}
+
+/* In granules. */
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
@@ -283,9 +301,13 @@ static size_t allowance(void) {
 	if (max == BIGCACHE_AUTO)
 		max = max_size(FLOOR << REGRET_MAX, automatic_max);
 	size_t most = max_size(FLOOR << hak_bigcache.regret, min_size(live / 4 << hak_bigcache.regret, live));
-	most = min_size(most, max) / GRANULE;
 	/* Relaxed: a hint. What pockets keep is kept of the same. */
-	return most - min_size(__atomic_load_n(&hak_space.pocketed, __ATOMIC_RELAXED), most);
+	size_t pocketed = __atomic_load_n(&hak_space.pocketed, __ATOMIC_RELAXED);
+	most = most / GRANULE - min_size(pocketed, most / GRANULE);
+	if (hak_bigcache.regret == REGRET_MAX)
+		most = max_size(most, breath());
+	max = max / GRANULE - min_size(pocketed, max / GRANULE);
+	return min_size(most, max);
 }
 
 /* Takes the first `granules` of a kept span; the rest goes back. */
@@ -387,6 +409,7 @@ void bigcache_put(struct large *l) {
 		look_at_clock();
 	l->untouched = true;
 	hak_bigcache.unjoined = true;
+	hak_bigcache.most = max_size(hak_bigcache.most, space_big() + l->span.granules);
 	add(l);
 	size_t most = allowance();
 	bool over = hak_space.kept > most;

@@ -2,6 +2,7 @@
 /* Every form of operator new when memory is lacking: bad_alloc, and the new-handler before it. */
 #include "new_common.hpp"
 
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <cstdlib>
@@ -180,6 +181,7 @@ void handler_frees_reserve_block_given(void **)
 		calls = 0;
 		reserve = std::malloc(256 * MIB);
 		assert_non_null(reserve);
+		malloc_trim(0); /* what was kept of the last one would do */
 		limit_address_space(32 * MIB);
 		std::set_new_handler(free_reserve);
 		Outcome outcome = try_form(forms[f], 200 * MIB);

@@ -291,6 +291,51 @@ static void spans_random_use_apart(void **state)
 			large_free(NULL, out[j]);
 }
 
+/* A program that frees all of it, and takes as much again. What is not used again goes. */
+static void what_serves_wave_after_wave_is_kept(void **state)
+{
+	enum { WAVES = 6, BLOCKS = 40, EACH = 2 };
+	struct large *l[BLOCKS];
+	uint64_t misses = 0;
+
+	for (int wave = 0; wave < WAVES; wave++) {
+		misses = hak_bigcache_stats.misses;
+		for (unsigned i = 0; i < BLOCKS; i++)
+			l[i] = take(EACH);
+		misses = hak_bigcache_stats.misses - misses;
+		for (unsigned i = 0; i < BLOCKS; i++) {
+			large_free(NULL, l[i]);
+			assert_true(kept_bytes() + hak_space.big * GRANULE <= BLOCKS * EACH * HAK_MIB);
+		}
+	}
+	assert_int_equal(misses, 0);
+	assert_int_equal(kept_bytes(), BLOCKS * EACH * HAK_MIB);
+	for (int second = 0; second < 2; second++) {
+		sleep_ms(1100);
+		bigcache_tick();
+	}
+	give_back(EACH);
+	assert_true(kept_bytes() <= MOST_REGRET * FLOOR_MIB * HAK_MIB);
+}
+
+/* The setting holds all the same. */
+static void waves_keep_no_more_than_the_setting(void **state)
+{
+	enum { WAVES = 6, BLOCKS = 40, EACH = 2 };
+	struct large *l[BLOCKS];
+
+	hak_settings.bigcache_max = 50 * HAK_MIB;
+	for (int wave = 0; wave < WAVES; wave++) {
+		for (unsigned i = 0; i < BLOCKS; i++)
+			l[i] = take(EACH);
+		for (unsigned i = 0; i < BLOCKS; i++) {
+			large_free(NULL, l[i]);
+			assert_true(kept_bytes() <= 50 * HAK_MIB);
+		}
+	}
+	assert_true(kept_bytes() > 40 * HAK_MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +356,8 @@ int main(void)
 		cmocka_unit_test_setup(middle_sizes_kept_only_if_asked, start_empty),
 		cmocka_unit_test_setup(reset_forgets, start_empty),
 		cmocka_unit_test_setup(spans_random_use_apart, start_empty),
+		cmocka_unit_test_setup(what_serves_wave_after_wave_is_kept, start_empty),
+		cmocka_unit_test_setup(waves_keep_no_more_than_the_setting, start_empty),
 	};
 
 	return UNIT_RUN(tests);
