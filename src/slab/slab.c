@@ -159,7 +159,7 @@ void slab_delete(struct slab *s) {
 	struct span span = span_of(s);
 	span.last_size = mosaic ? 0 : s->block_size;
 	/* What was never carved is as clean as it was at the start. */
-	size_t touched = s->fresh_is_zero ? s->carved * (size_t)s->block_size : GRANULE;
+	size_t touched = s->fresh_is_zero ? s->carved * (size_t)s->block_size : GRANULE - span.idle;
 	/* A descriptor that is handed out anew must not look like this slab before it is filled in: a
 	   fork child goes by what it says. Relaxed: the slab is ours alone. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);

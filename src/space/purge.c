@@ -54,10 +54,15 @@ HAK_EVERYDAY static size_t in_use(void) {
 	return all - min_size(all, hak_space.idle >> GRANULE_SHIFT);
 }
 
+/* Free granules whose pages may be resident. */
+HAK_EVERYDAY static size_t unused(void) {
+	return hak_space.dirty - min_size(hak_space.hollow >> GRANULE_SHIFT, hak_space.dirty);
+}
+
 static void watch_breath(void) {
-	purge.high = purge.low = hak_space.dirty;
+	purge.high = purge.low = unused();
 	purge.least = in_use();
-	purge.most = max_size(purge.least, min_size(purge.most, purge.least + hak_space.dirty));
+	purge.most = max_size(purge.least, min_size(purge.most, purge.least + unused()));
 }
 
 /* While the program breathes, and uses again what is dirty, regret lasts. */
@@ -97,7 +102,7 @@ void purge_enqueue(struct superslab *ss, uint32_t dirty) {
 }
 
 void purge_forget(struct superslab *ss) {
-	space_count_dirty(-(ptrdiff_t)count_ones32(dirty_mask(ss)));
+	superslab_count_clean(ss, count_ones32(dirty_mask(ss)));
 	dequeue(ss);
 }
 
@@ -222,9 +227,9 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 	dequeue(ss);
 	ss->free &= ~mask;
 	superslab_refile(ss);
-	int n = (int)count_ones32(mask);
-	space_count_dirty(-n);
-	space_change_live(n);
+	unsigned n = count_ones32(mask);
+	superslab_count_clean(ss, n);
+	space_change_live((ptrdiff_t)n);
 	lock_release(space_lock());
 	size_t calls;
 	uint32_t clean = purge_granules(ss, mask, &calls);
@@ -253,7 +258,7 @@ static bool purge_until(size_t keep, uint64_t before_ms) {
 	/* A SuperSlab that is refilled while it is purged joins the queue's end: bound the walk. */
 	for (left = purge.queue.count; left > 0 && purge.queue.first != NULL; left--) {
 		struct superslab *ss = of_queue_node(purge.queue.first);
-		if (hak_space.dirty <= keep && ss->dirty_ms >= before_ms)
+		if (unused() <= keep && ss->dirty_ms >= before_ms)
 			break;
 		if (dirty_mask(ss) == 0) {
 			dequeue(ss);
@@ -293,9 +298,9 @@ void purge_note_burst(void) {
 static void purge_excess_locked(bool is_growth) {
 	/* What the system refused is no reason to keep nothing else. */
 	size_t allowed = allowance() + min_size(purge.stuck, hak_space.dirty);
-	bool is_excess = hak_space.dirty > allowed;
+	bool is_excess = unused() > allowed;
 	/* What a program keeps because it breathes must go as well if it stops. */
-	bool is_kept = purge.breathes && !is_growth && hak_space.dirty > max_size(PURGE_CEILING / GRANULE, in_use() / 4);
+	bool is_kept = purge.breathes && !is_growth && unused() > max_size(PURGE_CEILING / GRANULE, in_use() / 4);
 	if (!(is_excess || is_kept) || !may_purge())
 		return;
 	purge_note_burst();
@@ -305,8 +310,8 @@ static void purge_excess_locked(bool is_growth) {
 
 void purge_after_free_locked(void) {
 	purge.least = min_size(purge.least, in_use());
-	purge.high = max_size(purge.high, hak_space.dirty);
-	purge.low = min_size(purge.low, hak_space.dirty);
+	purge.high = max_size(purge.high, unused());
+	purge.low = min_size(purge.low, unused());
 	if (++purge.events >= CLOCK_EVERY) {
 		look_at_clock();
 		apply_age();

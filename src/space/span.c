@@ -10,7 +10,11 @@
 #include "space/purge.h"
 #include "space/superslab.h"
 
-enum { IDLE_MIN = 16 * 1024 }; /* bytes: below, a system call costs more than the pages are worth */
+enum {
+	IDLE_MIN = 16 * 1024, /* bytes: below, a system call costs more than the pages are worth */
+	END_WORTH = 4, /* and so it does where they are not more than this part of the block before them, since the next
+	                  block may need them again */
+};
 
 HAK_COLD static bool alloc_alone(size_t granules, struct span *span) {
 	void *p = os_map_aligned(granules * GRANULE, GRANULE);
@@ -96,13 +100,15 @@ HAK_NOINLINE static struct superslab *take_locked(size_t granules, enum span_use
 	return *grownp ? superslab_take(granules, use, firstp, zerop) : ss;
 }
 
+/* Of the block or the blocks that a free granule says were there last. */
+static size_t last_size(struct pagemap_entry e) {
+	size_t size = (size_t)e.desc;
+	return e.tag == TAG_LARGE_FREED ? align_up(size, os_facts.page_size) : size; /* large: as it was asked for */
+}
+
 /* Did it hold blocks of that size when it was last in use? */
 HAK_COLD static bool held_likewise(uintptr_t base, size_t size) {
-	struct pagemap_entry e = pagemap_lookup(base);
-	size_t last = (size_t)e.desc;
-	if (e.tag == TAG_LARGE_FREED) /* as it was asked for */
-		last = align_up(last, os_facts.page_size);
-	return size != 0 && last == size;
+	return size != 0 && last_size(pagemap_lookup(base)) == size;
 }
 
 HAK_COLD size_t span_idle(size_t granules, size_t size) {
@@ -110,18 +116,45 @@ HAK_COLD size_t span_idle(size_t granules, size_t size) {
 	return idle >= IDLE_MIN ? idle : 0;
 }
 
-/* Is it worth knowing what blocks of that size leave over of a span that is being handed out? Of clean ones, if it is
-   sure not to be resident. Of dirty ones, where the last block had another size: else its end mostly is not resident,
-   and giving it back again and again would cost more than that. Under the lock. */
-static bool may_be_idle(const struct superslab *ss, unsigned first, size_t size, bool zero) {
-	if (zero)
-		return !ss->huge && hak_settings.thp != THP_ALWAYS && hak_settings.prefault == 0;
-	return purge_breathes() && !held_likewise(ss->base + first * GRANULE, size);
+/* Did one large block have all of a free span last? */
+static bool held_one(uintptr_t base, size_t granules) {
+	struct pagemap_entry e = pagemap_lookup(base);
+	bool is_one = e.tag == TAG_LARGE_FREED && last_size(e) > (granules - 1) << GRANULE_SHIFT;
+	for (size_t i = 1; i < granules && is_one; i++) {
+		e = pagemap_lookup(base + (i << GRANULE_SHIFT));
+		is_one = e.tag == TAG_FREE && e.desc == NULL;
+	}
+	return is_one;
 }
 
-/* Of such a span. Under the lock. */
-HAK_COLD static size_t note_idle(const struct superslab *ss, unsigned first, size_t granules, size_t size, bool zero) {
-	size_t idle = may_be_idle(ss, first, size, zero) ? span_idle(granules, size) : 0;
+/* How much of the `idle` bytes at a dirty span's end is resident? What the last block there used, or else it may be
+   all. */
+HAK_COLD static size_t resident_end(uintptr_t base, size_t granules, size_t size, size_t idle) {
+	if (held_likewise(base, size))
+		return 0;
+	if (!held_one(base, granules))
+		return idle;
+	size_t last = last_size(pagemap_lookup(base));
+	return min_size(last - min_size(size, last), idle);
+}
+
+/* Is what blocks leave over of a clean span sure not to be resident? */
+static bool stays_clean(const struct superslab *ss) {
+	return !ss->huge && hak_settings.thp != THP_ALWAYS && hak_settings.prefault == 0;
+}
+
+/* What blocks of that size leave over of a span that is being handed out, and is not resident. Of a dirty one
+   it is known only while much is kept; `dropp`: once its end has been given back, which a little is not worth. Under
+   the lock. */
+HAK_COLD static size_t note_idle(const struct superslab *ss, unsigned first, size_t granules, size_t size, bool zero,
+                                 bool *dropp) {
+	size_t idle = span_idle(granules, size);
+	if (idle == 0 || !(zero ? stays_clean(ss) : purge_breathes()))
+		return 0;
+	size_t resident = zero ? 0 : resident_end(ss->base + first * GRANULE, granules, size, idle);
+	*dropp = resident >= IDLE_MIN && resident > size / END_WORTH;
+	if (resident != 0 && !*dropp) /* slabs tell all or nothing */
+		idle = size > GRANULE / 2 ? idle - resident : 0;
 	hak_space.idle += idle;
 	return idle;
 }
@@ -163,7 +196,8 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
 	if (hak_space.regrets != regrets && held_likewise(ss->base + first * GRANULE, size))
 		purge_note_breath();
 	bool lately = zero && purge_was_lately(ss);
-	size_t idle = size > IDLE_MIN ? note_idle(ss, first, granules, size, zero) : 0; /* less than one block is over */
+	bool drop = false;
+	size_t idle = size > IDLE_MIN ? note_idle(ss, first, granules, size, zero, &drop) : 0; /* less than one block is over */
 	bool is_huge_page = zero && awaits_huge_page(ss, granules, first);
 	purge_after_growth_locked();
 	lock_release(space_lock());
@@ -173,7 +207,7 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
 		touch_huge_page((char *)ss->base + first * GRANULE);
 	*span = (struct span){ .base = (void *)(ss->base + first * GRANULE), .granules = granules, .ss = ss,
 	                       .zero = zero, .lately = lately, .idle = idle };
-	if (idle != 0 && !zero)
+	if (drop)
 		drop_end(span);
 	return true;
 }
@@ -204,6 +238,8 @@ void span_free(const struct span *span, size_t touched) {
 	space_acquire();
 	forget_idle(span->idle);
 	superslab_put(ss, low_mask32(n) << first, dirty_mask);
+	size_t bytes = (size_t)dirty << GRANULE_SHIFT;
+	superslab_count_hollow(ss, min_size(span->idle, bytes - min_size(touched, bytes)));
 	purge_after_free_locked();
 	lock_release(space_lock());
 }
@@ -221,7 +257,7 @@ HAK_COLD bool span_extend(struct span *span, size_t granules, bool *zerop) {
 	bool ok = (ss->free & mask) == mask;
 	if (ok) {
 		*zerop = (ss->zero & mask) == mask;
-		space_count_dirty(-(ptrdiff_t)count_ones32(mask & ~ss->zero));
+		superslab_count_clean(ss, count_ones32(mask & ~ss->zero));
 		space_count_live(n);
 		ss->free &= ~mask;
 		ss->zero &= ~mask;

@@ -140,6 +140,24 @@ HAK_EVERYDAY static struct superslab *choose(size_t granules, enum span_use use,
 	return ss == NULL && use == SPAN_DENSE ? fit(far, granules, firstp) : ss;
 }
 
+void superslab_count_hollow(struct superslab *ss, size_t bytes) {
+	ss->hollow += (uint32_t)bytes;
+	hak_space.hollow += bytes;
+}
+
+/* Which of them are hollow nobody knows: as many as of the others. (In a fork child of a signal handler amid this
+   nothing is hollow any longer.) */
+HAK_EVERYDAY void superslab_count_clean(struct superslab *ss, unsigned n) {
+	space_count_dirty(-(ptrdiff_t)n);
+	uint32_t hollow = ss->hollow;
+	if (HAK_LIKELY(hollow == 0))
+		return;
+	unsigned all = count_ones32(ss->free & ~ss->zero);
+	uint32_t part = n < all ? (uint32_t)((uint64_t)hollow * n / all) : hollow;
+	ss->hollow = hollow - part;
+	hak_space.hollow -= min_size(part, hak_space.hollow);
+}
+
 HAK_EVERYDAY struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *firstp, bool *zerop) {
 	unsigned first;
 	struct superslab *ss = choose(granules, use, &first);
@@ -151,7 +169,7 @@ HAK_EVERYDAY struct superslab *superslab_take(size_t granules, enum span_use use
 	*zerop = clean == mask;
 	if (clean != 0 && ss->purged_ms != 0)
 		purge_regret(ss);
-	space_count_dirty(-(ptrdiff_t)count_ones32(mask & ~clean));
+	superslab_count_clean(ss, count_ones32(mask & ~clean));
 	space_count_live(granules);
 	ss->free &= ~mask;
 	ss->zero &= ~mask;
@@ -320,9 +338,11 @@ HAK_COLD void superslab_rebuild(void) {
 	space_change_live(-(ptrdiff_t)hak_space.live);
 	space_count_superslabs(-(ptrdiff_t)hak_space.superslabs);
 	space_count_dirty(-(ptrdiff_t)hak_space.dirty);
+	hak_space.hollow = 0;
 	for (struct superslab *ss = space.all; ss != NULL; ss = ss->next) {
 		ss->by_run = ss->by_dirty = (struct list_node){ 0 };
 		ss->queued = false;
+		ss->hollow = 0;
 		if (ss->base == 0) {
 			list_push(&space.unused, &ss->by_run);
 			continue;
@@ -349,6 +369,8 @@ static const char *check_one(const struct superslab *ss) {
 		return "a SuperSlab has a clean granule that is not free";
 	if ((ss->free & ~ss->zero) != 0 && !ss->queued)
 		return "a SuperSlab has dirty granules and is not queued for purging";
+	if (ss->hollow > count_ones32(ss->free & ~ss->zero) * GRANULE)
+		return "a SuperSlab has more bytes that no block touched than dirty ones";
 	if (!is_filed_right(&ss->by_run, &kind->free, longest_run32(ss->free)) ||
 	    !is_filed_right(&ss->by_dirty, &kind->dirty, longest_run32(ss->free & ~ss->zero)))
 		return "a SuperSlab is not filed by its free granules";
@@ -362,7 +384,7 @@ static const char *check_one(const struct superslab *ss) {
 }
 
 HAK_COLD const char *superslab_check(void) {
-	size_t superslabs = 0, live = 0, dirty = 0;
+	size_t superslabs = 0, live = 0, dirty = 0, hollow = 0;
 	const char *wrong = NULL;
 	space_acquire();
 	for (const struct superslab *ss = space.all; ss != NULL && wrong == NULL; ss = ss->next) {
@@ -371,9 +393,11 @@ HAK_COLD const char *superslab_check(void) {
 		superslabs++;
 		live += SUPERSLAB_GRANULES - count_ones32(ss->free);
 		dirty += count_ones32(ss->free & ~ss->zero);
+		hollow += ss->hollow;
 		wrong = check_one(ss);
 	}
-	if (wrong == NULL && (superslabs != hak_space.superslabs || live != hak_space.live || dirty != hak_space.dirty))
+	if (wrong == NULL && (superslabs != hak_space.superslabs || live != hak_space.live || dirty != hak_space.dirty ||
+	                      hollow != hak_space.hollow))
 		wrong = "the sums over SuperSlabs are wrong";
 	lock_release(&space.lock);
 	return wrong;

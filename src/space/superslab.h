@@ -31,6 +31,7 @@ struct superslab {
 	struct list_node by_run;     /* in the list of its longest free run; unlinked: run 0 */
 	struct list_node by_dirty;   /* likewise of its longest run of dirty granules */
 	struct queue_node dirty_link; /* in the dirty queue iff `queued` */
+	uint32_t hollow;             /* bytes of dirty granules that no block touched, about */
 	bool queued;
 	bool regretted;              /* its last purge was */
 	bool huge;                   /* asked for huge pages: for dense spans only */
@@ -77,6 +78,7 @@ struct space_stats {
 	size_t superslabs; /* looked at without the lock, too */
 	size_t live;     /* in use; looked at without the lock, too */
 	size_t dirty;    /* free and maybe resident */
+	size_t hollow;   /* bytes of those that are not, about */
 	size_t purged;   /* purged, ever */
 	size_t purges;   /* calls of os_purge */
 	size_t regrets;
@@ -170,6 +172,12 @@ struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *f
 
 /* Puts granules back; `dirty`: which of them may be resident. */
 void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty);
+
+/* `n` of its dirty granules are about to leave the free or the dirty ones, or all have. */
+void superslab_count_clean(struct superslab *ss, unsigned n);
+
+/* After dirty granules were put back of which so many bytes were not touched. */
+void superslab_count_hollow(struct superslab *ss, size_t bytes);
 
 /* Files the SuperSlab under its longest runs again after its masks changed. */
 void superslab_refile(struct superslab *ss);

@@ -422,10 +422,11 @@ static bool end_is_zero(const struct span *span, size_t bytes)
 }
 
 /* Blocks of 40 KiB in granules, and of 24 KiB, two in one: what they leave over is given back where dirty granules are
-   handed out, but only in such a program. */
+   handed out, but only in such a program, and if much of it may be resident. */
 static void what_blocks_leave_over_is_given_back_between_stages(void **state)
 {
-	enum { LARGE = 40 * 1024, OVER = GRANULE - LARGE, MID = 24 * 1024, MID_OVER = GRANULE - 2 * MID };
+	enum { LARGE = 40 * 1024, OVER = GRANULE - LARGE, MID = 24 * 1024, MID_OVER = GRANULE - 2 * MID,
+	       LITTLE = 8192, LONG = 160 * 1024, SHORT = 132 * 1024 };
 	struct span span, other;
 	struct large *large;
 	bool zero;
@@ -461,9 +462,69 @@ static void what_blocks_leave_over_is_given_back_between_stages(void **state)
 	span_free(&span, GRANULE);
 	assert_int_equal(hak_space.idle, 0);
 	assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &span));
+	assert_int_equal(span.idle, OVER);
+	assert_false(end_is_zero(&span, 1));
+	/* Nor where it was but a little larger. */
+	span.last_size = LARGE + LITTLE;
+	span.was_large = true;
+	span_free(&span, GRANULE);
+	assert_int_equal(hak_space.idle, 0);
+	assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &span));
+	assert_int_equal(span.idle, OVER - LITTLE);
+	assert_false(end_is_zero(&span, 1));
+	span_free(&span, GRANULE - span.idle);
+	/* Nor is it worth a call if it is little beside the block, whatever was there. */
+	assert_true(span_alloc(3, SPAN_ROOMY, LONG, &span));
+	assert_false(span.zero);
 	assert_int_equal(span.idle, 0);
 	assert_false(end_is_zero(&span, 1));
-	span_free(&span, GRANULE);
+	span.last_size = LONG;
+	span.was_large = true;
+	span_free(&span, 3 * GRANULE);
+	/* Or was resident only as far as the last block went. */
+	assert_true(span_alloc(3, SPAN_ROOMY, SHORT, &span));
+	assert_int_equal(span.idle, 3 * GRANULE - LONG);
+	assert_false(end_is_zero(&span, 1));
+	span.last_size = LONG;
+	span.was_large = true;
+	span_free(&span, 3 * GRANULE);
+	/* If others have had a part of it since, all may be. */
+	pagemap_set((uintptr_t)span.base + 2 * GRANULE, 1, TAG_FREE, (void *)32);
+	assert_true(span_alloc(3, SPAN_ROOMY, SHORT, &span));
+	assert_int_equal(span.idle, 3 * GRANULE - SHORT);
+	assert_true(end_is_zero(&span, span.idle));
+	span_free(&span, 3 * GRANULE);
+	assert_int_equal(hak_space.idle, 0);
+}
+
+/* Ends that no block touched: what is dirty is so in part only, and allowed if that part is. */
+static void ends_that_no_block_touched_are_not_purged_for_their_number(void **state)
+{
+	enum { LARGE = 40 * 1024, OVER = GRANULE - LARGE, LARGES = FLOOR * 3 / 2 };
+	static struct span larges[LARGES];
+
+	forget_regret();
+	take(0, HEAP / SPAN);
+	for (unsigned i = 0; i < LARGES; i++) {
+		assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &larges[i]));
+		assert_int_equal(larges[i].idle, OVER);
+	}
+	for (unsigned i = 0; i < LARGES; i++)
+		span_free(&larges[i], LARGE);
+	assert_int_equal(hak_space.dirty, LARGES);
+	assert_int_equal(hak_space.hollow, (size_t)LARGES * OVER);
+	assert_null(superslab_check());
+	for (unsigned i = 0; i < LARGES / 2; i++)
+		assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &larges[i]));
+	assert_in_range(hak_space.hollow, (size_t)LARGES * OVER / 2 - LARGES, (size_t)LARGES * OVER / 2 + LARGES);
+	for (unsigned i = 0; i < LARGES / 2; i++)
+		span_free(&larges[i], GRANULE);
+	/* Touched to their ends, they are too many. */
+	assert_true(hak_space.dirty < LARGES);
+	assert_null(superslab_check());
+	purge_all(0);
+	assert_int_equal(hak_space.hollow, 0);
+	give_back(0, HEAP / SPAN);
 }
 
 /* As of locked pages. */
@@ -572,6 +633,7 @@ int main(void)
 		cmocka_unit_test_setup(what_does_not_serve_spans_that_grow_is_not_kept_beside_them, start_empty),
 		cmocka_unit_test_setup(what_does_not_serve_longer_spans_is_not_kept_beside_them, start_empty),
 		cmocka_unit_test_setup(what_blocks_leave_over_is_given_back_between_stages, start_empty),
+		cmocka_unit_test_setup(ends_that_no_block_touched_are_not_purged_for_their_number, start_empty),
 		cmocka_unit_test_setup(an_end_that_the_system_refuses_is_not_idle, start_empty),
 		cmocka_unit_test_setup(a_span_that_changes_is_not_idle_any_more, start_empty),
 	};
