@@ -192,6 +192,34 @@ static void move_big_takes_contents_along(void **state)
 	large_free(NULL, l);
 }
 
+static bool is_resident(void *page)
+{
+	unsigned char in_core = 0;
+
+	assert_int_equal(mincore(page, os_facts.page_size, &in_core), 0);
+	return (in_core & 1) != 0;
+}
+
+/* New pages would cost the program more, unless they are so many that it may never use them. */
+static void block_cleared_keeps_its_pages_unless_very_long(void **state)
+{
+	static const size_t sizes[] = {HAK_MIB, 32 * HAK_MIB, 33 * HAK_MIB};
+	struct large *much = take(64 * HAK_MIB); /* no small heap */
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct large *l = take(sizes[i]);
+		char *last_page = (char *)l->span.base + sizes[i] - os_facts.page_size;
+
+		memset(l->span.base, 7, sizes[i]);
+		l->touched = l->usable; /* as in one that was kept */
+		large_clear(l);
+		assert_true(is_resident(last_page) == (sizes[i] <= 32 * HAK_MIB));
+		assert_true(bytes_are(l->span.base, sizes[i], 0));
+		assert_true(large_free(NULL, l));
+	}
+	assert_true(large_free(NULL, much));
+}
+
 /* What is claimed to be zero is; what is not can be made so. */
 static void blocks_random_use_zero_never_lies(void **state)
 {
@@ -358,6 +386,7 @@ int main(void)
 		cmocka_unit_test_setup(rest_of_granule_is_idle_until_it_is_used, start_empty),
 		cmocka_unit_test_setup(resize_big_counts_and_keeps_contents, start_empty),
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
+		cmocka_unit_test_setup(block_cleared_keeps_its_pages_unless_very_long, start_empty),
 		cmocka_unit_test_setup(blocks_random_use_zero_never_lies, start_empty),
 		cmocka_unit_test_setup(hardened_block_shrunk_and_freed_locked_leaves_zeros, start_empty),
 		cmocka_unit_test_setup(big_blocks_of_like_sizes_begin_alike, start_empty),
