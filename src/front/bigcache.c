@@ -16,6 +16,7 @@ enum {
 	WORDS = (BINS + 63) / 64,
 	TRIES = 8,          /* spans looked at in a bin */
 	WASTE = 2,          /* a span taken whole is at most 1/2 too long */
+	LITTLE = 8,         /* an evicted span is not cut if it is at most 1/8 of what may be kept */
 	CLOCK_EVERY = 64,
 	REGRET_MAX = 3,
 };
@@ -362,8 +363,8 @@ bool bigcache_has(size_t granules) {
 
 /* ---- giving back ---- */
 
-/* A span that the rules say must go, taken out: all of the oldest if it is stale, else about as much of it as
-   is too much. */
+/* A span that the rules say must go, taken out: all of the oldest if it is stale, or little beside what is kept, for the
+   rest of it might serve nobody and push out what does; else about as much of it as is too much. */
 static struct large *victim(size_t most) {
 	struct queue_node *n = hak_bigcache.age.first;
 	if (n == NULL)
@@ -374,6 +375,8 @@ static struct large *victim(size_t most) {
 		excess = all;
 	if (excess == 0)
 		return NULL;
+	if (all <= most / LITTLE)
+		excess = all;
 	struct large *l = cut(oldest, min_size(align_up(excess, LARGE_BIG_STEP), all));
 	if (l != NULL)
 		hak_bigcache_stats.evictions++;

@@ -336,6 +336,26 @@ static void waves_keep_no_more_than_the_setting(void **state)
 	assert_true(kept_bytes() > 40 * HAK_MIB);
 }
 
+/* Beside what may be kept it is little: a part of it would stay that may serve nobody. */
+static void little_span_is_evicted_whole(void **state)
+{
+	struct large *live = take(200), *l[11];
+
+	hak_settings.bigcache_max = 41 * HAK_MIB;
+	for (unsigned i = 0; i < 11; i++)
+		l[i] = take(4);
+	for (unsigned i = 0; i < 11; i++)
+		large_free(NULL, l[i]);
+	assert_int_equal(kept_bytes(), 40 * HAK_MIB);
+	bigcache_release(0);
+	l[0] = take(40);
+	l[1] = take(2);
+	large_free(NULL, l[0]);
+	large_free(NULL, l[1]);
+	assert_int_equal(kept_bytes(), 41 * HAK_MIB); /* 1 MiB of the longer one went */
+	large_free(NULL, live);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -356,6 +376,7 @@ int main(void)
 		cmocka_unit_test_setup(middle_sizes_kept_only_if_asked, start_empty),
 		cmocka_unit_test_setup(reset_forgets, start_empty),
 		cmocka_unit_test_setup(spans_random_use_apart, start_empty),
+		cmocka_unit_test_setup(little_span_is_evicted_whole, start_empty),
 		cmocka_unit_test_setup(what_serves_wave_after_wave_is_kept, start_empty),
 		cmocka_unit_test_setup(waves_keep_no_more_than_the_setting, start_empty),
 	};
