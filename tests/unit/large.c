@@ -203,7 +203,7 @@ static bool is_resident(void *page)
 /* New pages would cost the program more, unless they are so many that it may never use them. */
 static void block_cleared_keeps_its_pages_unless_very_long(void **state)
 {
-	static const size_t sizes[] = {HAK_MIB, 32 * HAK_MIB, 33 * HAK_MIB};
+	static const size_t sizes[] = {HAK_MIB, 16 * HAK_MIB, 17 * HAK_MIB};
 	struct large *much = take(64 * HAK_MIB); /* no small heap */
 
 	for (unsigned i = 0; i < 3; i++) {
@@ -213,7 +213,7 @@ static void block_cleared_keeps_its_pages_unless_very_long(void **state)
 		memset(l->span.base, 7, sizes[i]);
 		l->touched = l->usable; /* as in one that was kept */
 		large_clear(l);
-		assert_true(is_resident(last_page) == (sizes[i] <= 32 * HAK_MIB));
+		assert_true(is_resident(last_page) == (sizes[i] <= 16 * HAK_MIB));
 		assert_true(bytes_are(l->span.base, sizes[i], 0));
 		assert_true(large_free(NULL, l));
 	}
