@@ -56,6 +56,8 @@ void bigcache_reset(void) {
 	for (unsigned i = 0; i < WORDS; i++)
 		hak_bigcache.nonempty[i] = 0;
 	hak_bigcache.age = (struct queue){ 0 };
+	hak_bigcache.regret = 0;
+	hak_bigcache.most = hak_bigcache.high = hak_bigcache.low = 0;
 	space_set_kept(0);
 	hak_bigcache.generation++;
 }
@@ -87,6 +89,10 @@ static struct large *of_age_node(struct queue_node *n) {
 
 static void count_kept(ptrdiff_t granules) {
 	space_set_kept(hak_space.kept + (size_t)granules);
+}
+
+/* After what the program did; what the cache does itself is no use of it. */
+static void note_use(void) {
 	hak_bigcache.high = max_size(hak_bigcache.high, hak_space.kept);
 	hak_bigcache.low = min_size(hak_bigcache.low, hak_space.kept);
 }
@@ -346,6 +352,7 @@ struct large *bigcache_take(size_t granules, bool is_last) {
 		if (!l->untouched)
 			pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
 		hak_bigcache_stats.hits++;
+		note_use();
 	} else if (is_last) {
 		hak_bigcache_stats.misses++;
 		regret_miss();
@@ -414,12 +421,15 @@ void bigcache_put(struct large *l) {
 	hak_bigcache.unjoined = true;
 	hak_bigcache.most = max_size(hak_bigcache.most, space_big() + l->span.granules);
 	add(l);
+	note_use();
 	size_t most = allowance();
 	bool over = hak_space.kept > most;
+	/* What is kept only because the program uses it again must go as well if it stops. */
+	bool is_breath = hak_space.kept > (FLOOR << REGRET_MAX) / GRANULE;
 	if (over)
 		hak_bigcache.evicted_ms = hak_bigcache.now_ms != 0 ? hak_bigcache.now_ms : 1;
 	lock_release(&hak_bigcache.lock);
-	if (over)
+	if (over || is_breath)
 		purge_note_burst();
 	if (look || over)
 		evict(most);

@@ -291,25 +291,31 @@ static void spans_random_use_apart(void **state)
 			large_free(NULL, out[j]);
 }
 
+enum { WAVES = 6, WAVE = 40, EACH = 2, WAVE_MIB = WAVE * EACH };
+
+static void take_and_free_a_wave(void)
+{
+	struct large *l[WAVE];
+
+	for (unsigned i = 0; i < WAVE; i++)
+		l[i] = take(EACH);
+	for (unsigned i = 0; i < WAVE; i++) {
+		large_free(NULL, l[i]);
+		assert_true(kept_bytes() + hak_space.big * GRANULE <= WAVE_MIB * HAK_MIB);
+	}
+}
+
 /* A program that frees all of it, and takes as much again. What is not used again goes. */
 static void what_serves_wave_after_wave_is_kept(void **state)
 {
-	enum { WAVES = 6, BLOCKS = 40, EACH = 2 };
-	struct large *l[BLOCKS];
 	uint64_t misses = 0;
 
 	for (int wave = 0; wave < WAVES; wave++) {
 		misses = hak_bigcache_stats.misses;
-		for (unsigned i = 0; i < BLOCKS; i++)
-			l[i] = take(EACH);
-		misses = hak_bigcache_stats.misses - misses;
-		for (unsigned i = 0; i < BLOCKS; i++) {
-			large_free(NULL, l[i]);
-			assert_true(kept_bytes() + hak_space.big * GRANULE <= BLOCKS * EACH * HAK_MIB);
-		}
+		take_and_free_a_wave();
 	}
-	assert_int_equal(misses, 0);
-	assert_int_equal(kept_bytes(), BLOCKS * EACH * HAK_MIB);
+	assert_int_equal(hak_bigcache_stats.misses, misses);
+	assert_int_equal(kept_bytes(), WAVE_MIB * HAK_MIB);
 	for (int second = 0; second < 2; second++) {
 		sleep_ms(1100);
 		bigcache_tick();
@@ -318,20 +324,41 @@ static void what_serves_wave_after_wave_is_kept(void **state)
 	assert_true(kept_bytes() <= MOST_REGRET * FLOOR_MIB * HAK_MIB);
 }
 
+/* Or threads would not be called to look whether it has waited too long when the program stops. */
+static void waves_are_bursts_though_nothing_is_evicted(void **state)
+{
+	hak_settings.purge_delay_ms = 200;
+	for (int wave = 0; wave < WAVES; wave++)
+		take_and_free_a_wave();
+	sleep_ms(150);
+	uint64_t evictions = hak_bigcache_stats.evictions;
+	unsigned bursts = atomic_load(&hak_purge_bursts.count);
+	take_and_free_a_wave();
+	assert_int_equal(hak_bigcache_stats.evictions, evictions);
+	assert_int_not_equal(atomic_load(&hak_purge_bursts.count), bursts);
+}
+
+/* What the cache cuts and joins is no use of it: the rest, which is all but a little, goes in two seconds. */
+static void a_part_that_is_used_does_not_keep_the_rest(void **state)
+{
+	for (int wave = 0; wave < WAVES; wave++)
+		take_and_free_a_wave();
+	give_back(WAVE_MIB); /* they lie side by side, mostly */
+	for (int second = 0; second < 3; second++) {
+		sleep_ms(1100);
+		give_back(EACH);
+		bigcache_tick();
+	}
+	assert_true(kept_bytes() <= MOST_REGRET * FLOOR_MIB * HAK_MIB);
+}
+
 /* The setting holds all the same. */
 static void waves_keep_no_more_than_the_setting(void **state)
 {
-	enum { WAVES = 6, BLOCKS = 40, EACH = 2 };
-	struct large *l[BLOCKS];
-
 	hak_settings.bigcache_max = 50 * HAK_MIB;
 	for (int wave = 0; wave < WAVES; wave++) {
-		for (unsigned i = 0; i < BLOCKS; i++)
-			l[i] = take(EACH);
-		for (unsigned i = 0; i < BLOCKS; i++) {
-			large_free(NULL, l[i]);
-			assert_true(kept_bytes() <= 50 * HAK_MIB);
-		}
+		take_and_free_a_wave();
+		assert_true(kept_bytes() <= 50 * HAK_MIB);
 	}
 	assert_true(kept_bytes() > 40 * HAK_MIB);
 }
@@ -378,6 +405,8 @@ int main(void)
 		cmocka_unit_test_setup(spans_random_use_apart, start_empty),
 		cmocka_unit_test_setup(little_span_is_evicted_whole, start_empty),
 		cmocka_unit_test_setup(what_serves_wave_after_wave_is_kept, start_empty),
+		cmocka_unit_test_setup(waves_are_bursts_though_nothing_is_evicted, start_empty),
+		cmocka_unit_test_setup(a_part_that_is_used_does_not_keep_the_rest, start_empty),
 		cmocka_unit_test_setup(waves_keep_no_more_than_the_setting, start_empty),
 	};
 
