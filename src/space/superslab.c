@@ -149,12 +149,11 @@ void superslab_count_hollow(struct superslab *ss, size_t bytes) {
    nothing is hollow any longer.) */
 HAK_EVERYDAY void superslab_count_clean(struct superslab *ss, unsigned n) {
 	space_count_dirty(-(ptrdiff_t)n);
-	uint32_t hollow = ss->hollow;
-	if (HAK_LIKELY(hollow == 0))
+	if (HAK_LIKELY(ss->hollow == 0))
 		return;
 	unsigned all = count_ones32(ss->free & ~ss->zero);
-	uint32_t part = n < all ? (uint32_t)((uint64_t)hollow * n / all) : hollow;
-	ss->hollow = hollow - part;
+	uint32_t part = n < all ? (uint32_t)((uint64_t)ss->hollow * n / all) : ss->hollow;
+	ss->hollow -= (uint32_t)min_size(part, ss->hollow);
 	hak_space.hollow -= min_size(part, hak_space.hollow);
 }
 
