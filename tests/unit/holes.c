@@ -2,6 +2,7 @@
 /* Heaps that serve a class from sparse slabs of another. */
 #include "front/holes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/settings.h"
@@ -157,6 +158,47 @@ static void blocks_of_mosaics_come_home_in_any_order(void **state)
 			fixture_send_home(heap, more[i]);
 	for (unsigned i = 0; i < BLOCKS; i += KEEP)
 		assert_true(is_filled(blocks[i], OLD, i));
+	send_survivors_home();
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The last block of one and the first of the next are neighbours, too. */
+static void neighbours_in_different_mosaics_go_home_to_their_own(void **state)
+{
+	enum { SC = 16, EACH = 256 }; /* a class whose blocks lie at both ends of a granule */
+	unsigned n = take_many(SC, SLABS * 150), pairs = 0;
+
+	qsort(more, n, sizeof(*more), by_address);
+	for (unsigned i = 0; i + 1 < n; i++) {
+		const struct slab *low = fixture_slab_of(more[i]), *high = fixture_slab_of(more[i + 1]);
+		void *entries[2] = {(void *)more[i], (void *)more[i + 1]};
+
+		if (more[i + 1] != more[i] + EACH || low == high || slab_mosaic(low) == NULL || slab_mosaic(high) == NULL)
+			continue;
+		if (pairs++ % 2 == 1)
+			swap(&entries[0], &entries[1]);
+		unsigned used_low = low->used, used_high = high->used;
+		block_set_link(more[i], hak_mark);
+		block_set_link(more[i + 1], hak_mark);
+		heap_send_home(heap, SC, entries, entries + 2);
+		assert_int_equal(low->used, used_low - 1);
+		assert_int_equal(high->used, used_high - 1);
+		assert_int_equal(mosaic_freed_at(slab_mosaic(low), more[i] - low->base), SC);
+		assert_int_equal(mosaic_freed_at(slab_mosaic(high), more[i + 1] - high->base), SC);
+		more[i] = more[i + 1] = 0;
+	}
+	assert_true(pairs >= 2);
+	for (unsigned i = 0; i < n; i++)
+		if (more[i] != 0)
+			fixture_send_home(heap, more[i]);
 	send_survivors_home();
 	heap_flush(heap);
 	assert_int_equal(hak_space.live, 0);
@@ -332,6 +374,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(other_class_served_from_sparse_slabs, start_sparse, end),
 		cmocka_unit_test_setup_teardown(blocks_of_mosaics_come_home_in_any_order, start_sparse, end),
+		cmocka_unit_test_setup_teardown(neighbours_in_different_mosaics_go_home_to_their_own, start_sparse, end),
 		cmocka_unit_test_setup_teardown(blocks_of_mosaics_freed_remotely_come_home, start_sparse,
 			end),
 		cmocka_unit_test_setup_teardown(blocks_left_on_remote_list_become_holes, start_sparse, end),
