@@ -300,21 +300,20 @@ static size_t breath(void) {
 	return all - min_size(space_big(), all); /* those in pockets are in use here */
 }
 
-/* In granules. */
+/* Granules. */
 static size_t allowance(void) {
 	if (hak_settings.purge_delay_ms == 0)
 		return 0;
 	size_t live = space_big() * GRANULE, max = hak_settings.bigcache_max;
 	if (max == BIGCACHE_AUTO)
 		max = max_size(FLOOR << REGRET_MAX, automatic_max);
-	size_t most = max_size(FLOOR << hak_bigcache.regret, min_size(live / 4 << hak_bigcache.regret, live));
+	size_t most = max_size(FLOOR << hak_bigcache.regret, min_size(live / 4 << hak_bigcache.regret, live)) / GRANULE;
 	/* Relaxed: a hint. What pockets keep is kept of the same. */
 	size_t pocketed = __atomic_load_n(&hak_space.pocketed, __ATOMIC_RELAXED);
-	most = most / GRANULE - min_size(pocketed, most / GRANULE);
 	if (hak_bigcache.regret == REGRET_MAX)
-		most = max_size(most, breath());
-	max = max / GRANULE - min_size(pocketed, max / GRANULE);
-	return min_size(most, max);
+		most = max_size(most, breath() + pocketed);
+	most = min_size(most, max / GRANULE);
+	return most - min_size(pocketed, most);
 }
 
 /* Takes the first `granules` of a kept span; the rest goes back. */
@@ -370,8 +369,8 @@ bool bigcache_has(size_t granules) {
 
 /* ---- giving back ---- */
 
-/* A span that the rules say must go, taken out: all of the oldest if it is stale, or little beside what is kept, for the
-   rest of it might serve nobody and push out what does; else about as much of it as is too much. */
+/* A span that the rules say must go, taken out: all of the oldest if it is stale, or little beside what may be kept, for
+   the rest of it might serve nobody and push out what does; else about as much of it as is too much. */
 static struct large *victim(size_t most) {
 	struct queue_node *n = hak_bigcache.age.first;
 	if (n == NULL)

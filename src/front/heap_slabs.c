@@ -106,10 +106,14 @@ static void mosaic_gained_holes(struct heap *h, struct slab *s) {
 		heap_file_mosaic(h, s);
 }
 
-void heap_put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block) {
-	mosaic_put(s, block, 1);
-	COUNT(h->count.home);
+static void put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block, unsigned n) {
+	mosaic_put(s, block, n);
+	COUNT_MORE(h->count.home, n);
 	mosaic_gained_holes(h, s);
+}
+
+void heap_put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block) {
+	put_in_mosaic(h, s, block, 1);
 }
 
 void heap_collect_mosaic(struct heap *h, struct slab *s) {
@@ -197,9 +201,7 @@ static void **put_run(struct heap *h, struct slab *s, uintptr_t first, void **at
 		last = max_size(last, next);
 		first = min_size(first, next);
 	}
-	mosaic_put(s, first, n);
-	COUNT_MORE(h->count.home, n);
-	mosaic_gained_holes(h, s);
+	put_in_mosaic(h, s, first, n);
 	return at;
 }
 

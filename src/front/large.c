@@ -207,8 +207,8 @@ struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool
 }
 
 void large_clear(struct large *l) {
-	enum { WRITTEN_MOST = 16 << 20 }; /* bytes: up to here, new pages cost more than clearing those that are there */
-	if (l->usable > WRITTEN_MOST && !purge_is_discreet() && os_purge(l->span.base, l->usable))
+	enum { CLEARED_MOST = 16 << 20 }; /* bytes: up to here, new pages cost more than clearing those that are there */
+	if (l->usable > CLEARED_MOST && !purge_is_discreet() && os_purge(l->span.base, l->usable))
 		return;
 	memset(l->span.base, 0, min_size(l->touched, l->usable));
 }

@@ -102,7 +102,7 @@ void purge_enqueue(struct superslab *ss, uint32_t dirty) {
 }
 
 void purge_forget(struct superslab *ss) {
-	superslab_count_clean(ss, count_ones32(dirty_mask(ss)));
+	superslab_uncount_dirty(ss, count_ones32(dirty_mask(ss)));
 	dequeue(ss);
 }
 
@@ -228,7 +228,7 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 	ss->free &= ~mask;
 	superslab_refile(ss);
 	unsigned n = count_ones32(mask);
-	superslab_count_clean(ss, n);
+	superslab_uncount_dirty(ss, n);
 	space_change_live((ptrdiff_t)n);
 	lock_release(space_lock());
 	size_t calls;

@@ -116,26 +116,25 @@ HAK_COLD size_t span_idle(size_t granules, size_t size) {
 	return idle >= IDLE_MIN ? idle : 0;
 }
 
-/* Did one large block have all of a free span last? */
-static bool held_one(uintptr_t base, size_t granules) {
-	struct pagemap_entry e = pagemap_lookup(base);
-	bool is_one = e.tag == TAG_LARGE_FREED && last_size(e) > (granules - 1) << GRANULE_SHIFT;
-	for (size_t i = 1; i < granules && is_one; i++) {
-		e = pagemap_lookup(base + (i << GRANULE_SHIFT));
-		is_one = e.tag == TAG_FREE && e.desc == NULL;
+/* Do the free granules behind a span's first say that they belonged to what was there? */
+static bool follow_first(uintptr_t base, size_t granules) {
+	bool all = true;
+	for (size_t i = 1; i < granules && all; i++) {
+		struct pagemap_entry e = pagemap_lookup(base + (i << GRANULE_SHIFT));
+		all = e.tag == TAG_FREE && e.desc == NULL;
 	}
-	return is_one;
+	return all;
 }
 
-/* How much of the `idle` bytes at a dirty span's end is resident? What the last block there used, or else it may be
-   all. */
+/* How much of the `idle` bytes at a dirty span's end is resident? If one large block had all of it last, or blocks of
+   the same size, what these used; else it may be all. */
 HAK_COLD static size_t resident_end(uintptr_t base, size_t granules, size_t size, size_t idle) {
-	if (held_likewise(base, size))
+	struct pagemap_entry e = pagemap_lookup(base);
+	size_t last = last_size(e);
+	if (last == size)
 		return 0;
-	if (!held_one(base, granules))
-		return idle;
-	size_t last = last_size(pagemap_lookup(base));
-	return min_size(last - min_size(size, last), idle);
+	bool is_one = e.tag == TAG_LARGE_FREED && last > (granules - 1) << GRANULE_SHIFT && follow_first(base, granules);
+	return is_one ? min_size(last - min_size(size, last), idle) : idle;
 }
 
 /* Is what blocks leave over of a clean span sure not to be resident? */
@@ -257,7 +256,7 @@ HAK_COLD bool span_extend(struct span *span, size_t granules, bool *zerop) {
 	bool ok = (ss->free & mask) == mask;
 	if (ok) {
 		*zerop = (ss->zero & mask) == mask;
-		superslab_count_clean(ss, count_ones32(mask & ~ss->zero));
+		superslab_uncount_dirty(ss, count_ones32(mask & ~ss->zero));
 		space_count_live(n);
 		ss->free &= ~mask;
 		ss->zero &= ~mask;

@@ -147,7 +147,7 @@ void superslab_count_hollow(struct superslab *ss, size_t bytes) {
 
 /* Which of them are hollow nobody knows: as many as of the others. (In a fork child of a signal handler amid this
    nothing is hollow any longer.) */
-HAK_EVERYDAY void superslab_count_clean(struct superslab *ss, unsigned n) {
+HAK_EVERYDAY void superslab_uncount_dirty(struct superslab *ss, unsigned n) {
 	space_count_dirty(-(ptrdiff_t)n);
 	if (HAK_LIKELY(ss->hollow == 0))
 		return;
@@ -168,7 +168,7 @@ HAK_EVERYDAY struct superslab *superslab_take(size_t granules, enum span_use use
 	*zerop = clean == mask;
 	if (clean != 0 && ss->purged_ms != 0)
 		purge_regret(ss);
-	superslab_count_clean(ss, count_ones32(mask & ~clean));
+	superslab_uncount_dirty(ss, count_ones32(mask & ~clean));
 	space_count_live(granules);
 	ss->free &= ~mask;
 	ss->zero &= ~mask;

@@ -174,7 +174,7 @@ struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *f
 void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty);
 
 /* `n` of its dirty granules are about to leave the free or the dirty ones, or all have. */
-void superslab_count_clean(struct superslab *ss, unsigned n);
+void superslab_uncount_dirty(struct superslab *ss, unsigned n);
 
 /* After dirty granules were put back of which so many bytes were not touched. */
 void superslab_count_hollow(struct superslab *ss, size_t bytes);

@@ -127,13 +127,13 @@ static void mark_of_next_block_stays(void **state)
 static void blocks_side_by_side_are_put_at_once(void **state)
 {
 	enum { MANY = 40, FIRST = 3, PUT = 30 }; /* over several words of the map */
-	void *array[MANY], **block = array;
+	void *array[MANY];
 
 	open_with_survivors(1000);
 	assert_int_equal(mosaic_take(slab, SC, MANY, array + MANY), MANY);
 	uintptr_t lowest = (uintptr_t)array[MANY - 1], first = lowest + FIRST * 112;
 	for (unsigned i = 0; i < MANY; i++)
-		assert_int_equal((uintptr_t)block[MANY - 1 - i], lowest + i * 112);
+		assert_int_equal((uintptr_t)array[MANY - 1 - i], lowest + i * 112);
 	mosaic_put(slab, first, PUT);
 	assert_int_equal(slab->used, 1 + MANY - PUT);
 	assert_int_equal(slab->free_count, MOSAIC_UNITS - 7 * (1 + MANY - PUT));
