@@ -71,6 +71,8 @@ HAK_EVERYDAY static void unfile(struct list_node *n) {
 }
 
 HAK_EVERYDAY static void file(struct run_index *index, struct list_node *n, unsigned length) {
+	if (length != 0 && index->by_length[length].first == n)
+		return;
 	unfile(n);
 	if (length == 0)
 		return;
