@@ -55,7 +55,7 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 
 static void *alloc_large(struct heap *h, size_t size, size_t align, bool zero) {
 	bool is_zero;
-	struct large *l = large_alloc(&h->pocket, size + secure_room(), align, &is_zero);
+	struct large *l = large_alloc(h->locked ? NULL : &h->pocket, size + secure_room(), align, &is_zero);
 	if (l == NULL)
 		return NULL;
 	/* A watched thread looks when it frees. But one that takes fresh memory may never free any. */

@@ -347,7 +347,7 @@ bool heap_look(struct heap *h) {
 }
 
 void heap_tick(struct heap *h) {
-	if (purge_pending() || !bigcache_is_empty() || !pocket_is_empty(&h->pocket) || h->keeps_empty || h->outbox.used != 0)
+	if (purge_pending() || !bigcache_is_empty() || !pocket_expects_none(&h->pocket) || h->keeps_empty || h->outbox.used != 0)
 		heap_look(h);
 }
 
@@ -510,6 +510,7 @@ void heap_retire(struct heap *h) {
 	h->sampling = NULL;
 	h->sampling_seen = h->bursts_seen = 0; /* the next thread sees to what is left */
 	h->is_watched = false;
+	pocket_shut(&h->pocket);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	if (hak_settings.adopt) {
 		heap_for_each_slab(h, disown_slab);

@@ -127,7 +127,9 @@ void heap_forsake(struct heap *h) {
 		bin_reset(h, sc);
 		h->classes[sc].listed = 0;
 	}
-	inbox_take_messages(&h->inbox, true); /* nobody is to read them */
+	inbox_take_messages(&h->inbox, true); /* nobody is to read them, */
+	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++)
+		arrivals_shut(&h->pocket.arrivals[sort]); /* or to take those in */
 	h->forsaken = true;
 	recount_threads();
 }
@@ -150,7 +152,7 @@ static void recount_large(void) {
 	hak_space.large = sums.in_superslabs;
 	hak_space.pocketed = 0;
 	for (const struct heap *h = heap_registry(); h != NULL; h = h->next)
-		hak_space.pocketed += h->pocket.shelf[POCKET_SPANS].granules;
+		hak_space.pocketed += pocket_spans(&h->pocket);
 }
 
 void heap_repair_after_fork(struct heap *mine) {

@@ -126,7 +126,7 @@ HAK_COLD void large_touch(struct large *l, size_t usable) {
 }
 
 static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
-	struct large *l = pocket != NULL ? pocket_take(pocket, POCKET_PIECES, large_granules(size)) : NULL;
+	struct large *l = pocket != NULL ? pocket_fetch(pocket, POCKET_PIECES, large_granules(size)) : NULL;
 	if (l != NULL) {
 		l->span.zero = false;
 		return l;
@@ -154,7 +154,7 @@ static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
 
 /* A span that is kept: by the pocket, by BigCache, or by both together. */
 static struct large *take_kept(struct pocket *pocket, size_t granules) {
-	struct large *l = pocket != NULL ? pocket_take_span(pocket, granules) : NULL;
+	struct large *l = pocket != NULL ? pocket_fetch(pocket, POCKET_SPANS, granules) : NULL;
 	if (l == NULL) {
 		bool more = pocket != NULL && pocket_could_give(pocket, granules);
 		l = bigcache_take(granules, !more);
@@ -201,6 +201,7 @@ struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool
 	l->kind = KIND_MALLOC;
 	l->is_shut = l->is_breached = l->is_fixed = false;
 	l->heap = NULL;
+	l->home = pocket;
 	*zerop = l->span.zero;
 	large_start(l, size, usable);
 	return l;
@@ -272,9 +273,13 @@ bool large_free(struct pocket *pocket, struct large *l) {
 		return false;
 	if (secure_is_on())
 		wipe(l);
-	if (pocket != NULL && !secure_has_canaries() && pocket_holds(l)) {
-		pocket_put(pocket, l);
-		return true;
+	if (!secure_has_canaries() && pocket_holds(l)) {
+		if (pocket != NULL) {
+			pocket_put(pocket, l);
+			return true;
+		}
+		if (pocket_send_home(l)) /* a thread that frees only has no heap */
+			return true;
 	}
 	large_leave(l);
 	if (secure_has_canaries())

@@ -47,6 +47,8 @@ struct large {
 	_Atomic uint32_t state;
 	uint32_t unused;            /* bytes of `usable` that were not asked for */
 	struct locked_heap *heap;   /* the first-class heap it belongs to, or NULL */
+	struct pocket *home;        /* of the heap that made it last, or NULL: then its pocket keeps nothing */
+	struct large *next;         /* on its way there, or arrived */
 	struct list_node heap_link; /* under that heap's lock */
 	struct list_node bin_link;  /* BigCache: under its lock; without a block: under large_lock */
 	struct queue_node age_link; /* BigCache: under its lock; refused: under large_lock */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/pocket.h"
 
+#include <limits.h>
+
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/secure.h"
@@ -30,7 +32,7 @@ HAK_NOINLINE static struct large *pop_oldest(struct pocket *p, enum pocket_sort 
 }
 
 /* Gives it back: a span to BigCache, */
-static void give_back(struct large *l) {
+HAK_NOINLINE static void give_back(struct large *l) {
 	large_leave(l);
 	large_dispose(l);
 }
@@ -92,12 +94,17 @@ static size_t allowance(enum pocket_sort sort) {
 	return min_size(mine, min_size(max, MOST[sort]));
 }
 
+HAK_NOINLINE static void review(struct pocket *p, enum pocket_sort sort) {
+	/* Relaxed: see pocket_send_home. */
+	__atomic_store_n(&p->shelf[sort].most, (uint32_t)allowance(sort), __ATOMIC_RELAXED);
+}
+
 /* Makes room for a block. False: there is none for it. */
 static bool make_room(struct pocket *p, const struct large *l) {
 	enum pocket_sort sort = pocket_sort_of(l);
 	struct shelf *s = &p->shelf[sort];
 	size_t granules = l->span.granules, length = pocket_length(sort, granules);
-	s->most = (uint32_t)allowance(sort);
+	review(p, sort);
 	if (granules > s->most)
 		return false;
 	if (pocket_count(p, sort, length) == pocket_depth(sort))
@@ -107,17 +114,65 @@ static bool make_room(struct pocket *p, const struct large *l) {
 	return pocket_has_room(p, sort, l);
 }
 
-struct large *pocket_take_span(struct pocket *p, size_t granules) {
-	return pocket_take(p, POCKET_SPANS, granules);
+
+bool pocket_send_home(struct large *l) {
+	if (l->home == NULL)
+		return false;
+	enum pocket_sort sort = pocket_sort_of(l);
+	/* Relaxed: how much is kept decides what is worth doing, not what is right. */
+	size_t most = __atomic_load_n(&l->home->shelf[sort].most, __ATOMIC_RELAXED);
+	pocket_mark(l); /* once sent it is the other's */
+	if (arrivals_send(&l->home->arrivals[sort], l, most))
+		return true;
+	pocket_unmark(l);
+	return false;
 }
 
 void pocket_put(struct pocket *p, struct large *l) {
 	enum pocket_sort sort = pocket_sort_of(l);
 	l->heap = NULL; /* as the short way finds and leaves it */
-	if (pocket_has_room(p, sort, l) || make_room(p, l))
+	if (p->shelf[sort].most == 0)
+		review(p, sort);
+	bool has_room = pocket_has_room(p, sort, l);
+	if (!has_room && l->home != p && pocket_send_home(l))
+		return;
+	if (has_room || make_room(p, l))
 		pocket_push(p, sort, l);
 	else
 		give_back(l);
+}
+
+/* Takes in what came home, and gives back that for which there is no room, until that is so many. */
+HAK_NOINLINE static void take_in(struct pocket *p, enum pocket_sort sort, int out_most) {
+	struct large *l;
+	while (out_most > 0 && (l = arrivals_take(&p->arrivals[sort])) != NULL) {
+		pocket_unmark(l);
+		if (pocket_has_room(p, sort, l)) {
+			pocket_push(p, sort, l);
+		} else {
+			give_back(l);
+			out_most--;
+		}
+	}
+}
+
+/* False: nothing has come. */
+HAK_NOINLINE static bool collect(struct pocket *p, enum pocket_sort sort) {
+	struct arrivals *a = &p->arrivals[sort];
+	review(p, sort);
+	arrivals_open(a);
+	if (!arrivals_are_there(a))
+		return false;
+	take_in(p, sort, OUT_MOST);
+	return true;
+}
+
+struct large *pocket_fetch(struct pocket *p, enum pocket_sort sort, size_t granules) {
+	struct large *l;
+	for (bool collected = false; (l = pocket_take(p, sort, granules)) == NULL && !collected; collected = true)
+		if (!collect(p, sort))
+			return NULL;
+	return l;
 }
 
 void pocket_give_way(struct pocket *p, size_t granules) {
@@ -143,7 +198,7 @@ void pocket_give_spans(struct pocket *p) {
 }
 
 /* Gives up the stale ones of a length. Their age counts from the first tick on. */
-static void tick(struct pocket *p, enum pocket_sort sort, size_t length, uint64_t now) {
+HAK_COLD static void tick(struct pocket *p, enum pocket_sort sort, size_t length, uint64_t now) {
 	struct large **block = pocket_row(p, sort, length);
 	for (unsigned i = pocket_count(p, sort, length); i-- > 0 && block[i]->freed_ms == 0;)
 		block[i]->freed_ms = now;
@@ -151,41 +206,76 @@ static void tick(struct pocket *p, enum pocket_sort sort, size_t length, uint64_
 		give_up(pop_oldest(p, sort, length));
 }
 
-void pocket_tick(struct pocket *p) {
-	if (pocket_is_empty(p) || hak_settings.purge_delay_ms < 0)
+HAK_COLD void pocket_tick(struct pocket *p) {
+	if (pocket_expects_none(p) || hak_settings.purge_delay_ms < 0)
 		return;
 	uint64_t now = os_now_ms();
 	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++) {
+		review(p, sort);
+		take_in(p, sort, INT_MAX);
 		for (size_t n = 0; n < POCKET_LENGTHS && pocket_has_any(p, sort); n++)
 			tick(p, sort, n, now);
-		p->shelf[sort].most = (uint32_t)allowance(sort);
 	}
 }
 
 void pocket_release(struct pocket *p) {
-	empty(p, POCKET_PIECES);
-	empty(p, POCKET_SPANS);
+	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++) {
+		take_in(p, sort, INT_MAX);
+		empty(p, sort);
+	}
 }
 
-static bool is_right(const struct large *l, enum pocket_sort sort, size_t granules) {
+void pocket_shut(struct pocket *p) {
+	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++)
+		arrivals_shut(&p->arrivals[sort]);
+	pocket_release(p);
+}
+
+HAK_COLD static bool is_right(const struct large *l, enum pocket_sort sort, size_t granules) {
 	/* Relaxed: nothing else runs. */
 	return large_keeper(l) == KEPT_POCKET && pocket_sort_of(l) == sort && l->span.granules == granules &&
 		atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_FREED &&
 		pagemap_lookup((uintptr_t)l->span.base).desc == l;
 }
 
-static const char *check_sort(const struct pocket *p, enum pocket_sort sort) {
-	size_t granules = 0;
+/* Of a list. False: not all of it is right. */
+HAK_COLD static bool add_list(const struct large *l, enum pocket_sort sort, size_t *granulesp) {
+	bool right = true;
+	for (; l != NULL && right; l = l->next) {
+		right = is_right(l, sort, l->span.granules);
+		*granulesp += l->span.granules;
+	}
+	return right;
+}
+
+/* What has come home but is not on the shelf. */
+static bool add_arrivals(const struct pocket *p, enum pocket_sort sort, size_t *granulesp) {
+	const struct arrivals *a = &p->arrivals[sort];
+	return add_list(a->opened, sort, granulesp) && add_list(arrivals_unopened(a), sort, granulesp);
+}
+
+HAK_COLD static const char *check_sort(const struct pocket *p, enum pocket_sort sort) {
+	size_t granules = 0, arrived = 0;
+	bool right = add_arrivals(p, sort, &arrived);
 	for (size_t n = 0; n < POCKET_LENGTHS; n++) {
 		unsigned count = pocket_count(p, sort, n);
 		for (unsigned i = 0; i < count && i < pocket_depth(sort); i++, granules += pocket_granules(sort, n))
-			if (!is_right(sort == POCKET_PIECES ? p->piece[n][i] : p->span[n][i], sort, pocket_granules(sort, n)))
-				return "a pocket keeps a block that is none";
+			right &= is_right(sort == POCKET_PIECES ? p->piece[n][i] : p->span[n][i], sort, pocket_granules(sort, n));
 	}
-	return granules == p->shelf[sort].granules ? NULL : "the sum over a pocket is wrong";
+	if (!right)
+		return "a pocket keeps a block that is none";
+	/* In a fork child fewer may have been counted than arrived: then more may come. */
+	int32_t counted = atomic_load_explicit(&p->arrivals[sort].granules, memory_order_relaxed);
+	return granules == p->shelf[sort].granules && counted <= (int32_t)arrived ? NULL : "the sum over a pocket is wrong";
 }
 
 HAK_COLD const char *pocket_check(const struct pocket *p) {
 	const char *wrong = check_sort(p, POCKET_PIECES);
 	return wrong != NULL ? wrong : check_sort(p, POCKET_SPANS);
+}
+
+HAK_COLD size_t pocket_spans(const struct pocket *p) {
+	size_t granules = p->shelf[POCKET_SPANS].granules;
+	add_arrivals(p, POCKET_SPANS, &granules);
+	return granules;
 }

@@ -4,17 +4,22 @@
  * 512 KiB), and spans of their own up to some 2 MiB. Taking one costs neither a lock nor a tag; granules cost both,
  * BigCache a lock.
  *
+ * Where threads hand blocks on, the pocket of those that free runs full, and that of the one that makes them empty. So
+ * a block for which there is no room goes home (front/arrivals.h): to the pocket of the heap that made it, if as much as
+ * a pocket may keep is not on its way already.
+ *
  * What is kept so serves large blocks of this heap alone, while free granules and BigCache serve all: little is kept,
  * a part of what lives, shared by the threads. It goes back with age, as far as the thread comes by, and when the
  * heap needs what the pocket withholds: granules, while those that are free are not resident; a span, while BigCache
  * has none. Of two blocks of one length the older goes first; of two lengths the one of which most is kept.
  *
- * Touched by the heap's thread; that of a locked heap stays empty, since threads free its blocks. The granules'
- * tags stay TAG_LARGE, and lead to the descriptor, which says that the block is freed.
+ * Touched by the heap's thread, but for the arrivals; that of a locked heap stays empty, since threads free its
+ * blocks. The granules' tags stay TAG_LARGE, and lead to the descriptor, which says that the block is freed.
  */
 #ifndef HAK_FRONT_POCKET_H
 #define HAK_FRONT_POCKET_H
 
+#include "front/arrivals.h"
 #include "front/large.h"
 #include "space/pagemap.h"
 
@@ -32,14 +37,15 @@ enum pocket_sort { POCKET_PIECES, POCKET_SPANS, POCKET_SORTS };
 struct shelf {
 	uint64_t counts;   /* a byte for each length: how many blocks */
 	uint32_t granules; /* of all of them, */
-	uint32_t most;     /* and as many as there may be, when this was last asked */
+	uint32_t most;     /* and as many as there may be, when this was last asked; others look, too */
 };
 static_assert(POCKET_LENGTHS == sizeof(uint64_t), "a byte each");
 
 /* All zero: empty. */
 struct pocket {
 	struct shelf shelf[POCKET_SORTS];
-	struct large *piece[POCKET_LENGTHS][POCKET_DEPTH]; /* of each length the oldest first */
+	struct arrivals arrivals[POCKET_SORTS] HAK_CACHE_ALIGNED; /* from other threads */
+	struct large *piece[POCKET_LENGTHS][POCKET_DEPTH] HAK_CACHE_ALIGNED; /* of each length the oldest first */
 	struct large *span[POCKET_LENGTHS][POCKET_SPAN_DEPTH];
 };
 
@@ -49,6 +55,12 @@ HAK_INLINE bool pocket_has_any(const struct pocket *p, enum pocket_sort sort) {
 
 HAK_INLINE bool pocket_is_empty(const struct pocket *p) {
 	return (p->shelf[POCKET_PIECES].counts | p->shelf[POCKET_SPANS].counts) == 0;
+}
+
+/* Nor any on the way to it? */
+HAK_INLINE bool pocket_expects_none(const struct pocket *p) {
+	return pocket_is_empty(p) && !arrivals_are_there(&p->arrivals[POCKET_PIECES]) &&
+		!arrivals_are_there(&p->arrivals[POCKET_SPANS]);
 }
 
 HAK_INLINE enum pocket_sort pocket_sort_of(const struct large *l) {
@@ -77,14 +89,24 @@ HAK_INLINE unsigned pocket_count(const struct pocket *p, enum pocket_sort sort, 
 	return (uint8_t)(p->shelf[sort].counts >> 8 * length);
 }
 
+/* A freed block is kept by a pocket, or on its way to one; and no longer. */
+HAK_INLINE void pocket_mark(struct large *l) {
+	if (pocket_sort_of(l) == POCKET_SPANS)
+		count_shared(&hak_space.pocketed, l->span.granules);
+	large_set_keeper(l, KEPT_POCKET);
+}
+HAK_INLINE void pocket_unmark(struct large *l) {
+	if (pocket_sort_of(l) == POCKET_SPANS)
+		count_shared(&hak_space.pocketed, -l->span.granules);
+	large_set_keeper(l, KEPT_NOT);
+}
+
 /* The newest block of a length that there is: it is in the processor's caches. */
 HAK_INLINE struct large *pocket_pop(struct pocket *p, enum pocket_sort sort, size_t length) {
 	p->shelf[sort].counts -= (uint64_t)1 << 8 * length;
 	struct large *l = pocket_row(p, sort, length)[pocket_count(p, sort, length)];
 	p->shelf[sort].granules -= (uint32_t)l->span.granules;
-	if (sort == POCKET_SPANS)
-		count_shared(&hak_space.pocketed, -l->span.granules);
-	large_set_keeper(l, KEPT_NOT);
+	pocket_unmark(l);
 	return l;
 }
 
@@ -97,11 +119,16 @@ HAK_INLINE struct large *pocket_take(struct pocket *p, enum pocket_sort sort, si
 	if (fits == 0)
 		return NULL;
 	unsigned more = (unsigned)__builtin_ctzll(fits) / 8;
-	return more * pocket_step(sort) <= granules / 2 ? pocket_pop(p, sort, length + more) : NULL;
+	if (more * pocket_step(sort) > granules / 2)
+		return NULL;
+	struct large *l = pocket_pop(p, sort, length + more);
+	if (l->home != p)
+		l->home = p;
+	return l;
 }
 
-/* Likewise a span, out of line. */
-struct large *pocket_take_span(struct pocket *p, size_t granules);
+/* Likewise, or of what has come home. From the first call on blocks do. */
+struct large *pocket_fetch(struct pocket *p, enum pocket_sort sort, size_t granules);
 
 /* Is it of a sort and length that pockets keep? */
 HAK_INLINE bool pocket_holds(const struct large *l) {
@@ -126,14 +153,16 @@ HAK_INLINE void pocket_push(struct pocket *p, enum pocket_sort sort, struct larg
 	pocket_row(p, sort, length)[pocket_count(p, sort, length)] = l;
 	p->shelf[sort].counts += (uint64_t)1 << 8 * length;
 	p->shelf[sort].granules += (uint32_t)l->span.granules;
-	if (sort == POCKET_SPANS)
-		count_shared(&hak_space.pocketed, l->span.granules);
 	if (l->freed_ms != 0)
 		l->freed_ms = 0; /* pocket_tick sets it: the clock costs more than all this */
-	large_set_keeper(l, KEPT_POCKET);
+	pocket_mark(l);
 }
 
-/* Keeps a freed block that it holds, or gives it back, or others instead. */
+/* Sends a freed block, of a sort and length that pockets keep, to that of the heap that made it. False: that takes none,
+   or has enough. Any thread. */
+bool pocket_send_home(struct large *l);
+
+/* Keeps a freed block that it holds, or sends it home, or gives it or others back. */
 void pocket_put(struct pocket *p, struct large *l);
 
 /* Gives a piece back if few granules are resident. There is one. */
@@ -157,7 +186,13 @@ void pocket_tick(struct pocket *p);
 /* Gives back everything. */
 void pocket_release(struct pocket *p);
 
-/* NULL, or what is wrong with its books. */
+/* Likewise when the heap loses its thread: from here on no block comes home. */
+void pocket_shut(struct pocket *p);
+
+/* Granules of the spans that it keeps, or that are on their way to it. Nothing else may run. */
+size_t pocket_spans(const struct pocket *p);
+
+/* NULL, or what is wrong with its books. Likewise. */
 const char *pocket_check(const struct pocket *p);
 
 #endif

@@ -34,7 +34,7 @@ HAK_INLINE void *reuse_alloc(struct heap *h, size_t size) {
 	size_t usable = align_up(size, os_facts.page_size);
 	heap_enter(h);
 	struct large *l = usable < LARGE_BIG_MIN ? pocket_take(&h->pocket, POCKET_PIECES, large_granules(usable)) :
-		pocket_take_span(&h->pocket, large_span_granules(usable));
+		pocket_fetch(&h->pocket, POCKET_SPANS, large_span_granules(usable));
 	if (l != NULL)
 		large_start(l, size, usable);
 	heap_leave(h);

@@ -178,7 +178,7 @@ static void check_heaps(struct checker *c) {
 		if (wrong != NULL)
 			say(c, wrong, h);
 		slabs += n;
-		pocketed += h->pocket.shelf[POCKET_SPANS].granules;
+		pocketed += pocket_spans(&h->pocket);
 	}
 	expect(c, pocketed == hak_space.pocketed, "the sum over pockets is wrong", NULL);
 	expect(c, slabs == c->slabs, "the heaps' lists do not hold the slabs that have an owner", NULL);

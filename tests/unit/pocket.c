@@ -485,6 +485,155 @@ static void check_finds_what_is_wrong_with_spans(void **state)
 	assert_null(pocket_check(&pocket));
 }
 
+/* ---- blocks that come home ---- */
+
+/* As the heap of the pocket makes them. */
+static struct large *make(struct pocket *p, size_t granules)
+{
+	bool zero;
+	struct large *l = large_alloc(p, granules * GRANULE - 100, 16, &zero);
+
+	assert_non_null(l);
+	return l;
+}
+
+static void check_both(const struct pocket *other)
+{
+	assert_null(pocket_check(&pocket));
+	assert_null(pocket_check(other));
+	assert_int_equal(hak_space.pocketed, pocket_spans(&pocket) + pocket_spans(other));
+}
+
+/* Frees it by a thread that has no heap, and makes the next one. */
+static void comes_home(size_t granules)
+{
+	static const struct pocket none;
+	struct large *l = make(&pocket, granules), *again;
+	uintptr_t base = base_of(l);
+
+	assert_true(large_free(NULL, l));
+	assert_false(large_free(NULL, l));
+	assert_null(large_of(base));
+	assert_true(pocket_is_empty(&pocket) && !pocket_expects_none(&pocket));
+	check_both(&none);
+	again = make(&pocket, granules);
+	assert_ptr_equal(again, l);
+	assert_ptr_equal(large_of(base), l);
+	assert_true(pocket_expects_none(&pocket));
+	check_both(&none);
+	assert_true(bigcache_is_empty());
+	put(again);
+	pocket_release(&pocket);
+	bigcache_release(0);
+}
+
+static void block_freed_elsewhere_serves_next_request(void **state)
+{
+	comes_home(2);
+	comes_home(POCKET_SPAN_FIRST);
+	assert_int_equal(hak_space.large, 0);
+	assert_int_equal(space_big(), 0);
+}
+
+/* What there is room for stays with the thread that frees. */
+static void only_what_finds_no_room_goes_home(void **state)
+{
+	static struct pocket other;
+	struct large *l[POCKET_DEPTH + 2];
+
+	for (unsigned i = 0; i < POCKET_DEPTH + 2; i++)
+		l[i] = make(&pocket, 1);
+	for (unsigned i = 0; i < POCKET_DEPTH + 2; i++)
+		assert_true(large_free(&other, l[i]));
+	check_both(&other);
+	assert_int_equal(other.shelf[POCKET_PIECES].granules, POCKET_DEPTH);
+	assert_ptr_equal(make(&pocket, 1), l[POCKET_DEPTH]);
+	assert_ptr_equal(make(&pocket, 1), l[POCKET_DEPTH + 1]);
+	assert_true(pocket_expects_none(&pocket));
+	/* Who takes one out makes it its own. */
+	assert_ptr_equal(make(&other, 1)->home, &other);
+	large_release(l[POCKET_DEPTH]);
+	large_release(l[POCKET_DEPTH + 1]);
+	large_free(NULL, l[POCKET_DEPTH - 1]);
+	pocket_shut(&other);
+}
+
+static void what_comes_home_is_bounded(void **state)
+{
+	struct large *l[PIECES];
+
+	for (unsigned i = 0; i < PIECES; i++)
+		l[i] = make(&pocket, 1);
+	for (unsigned i = 0; i < PIECES; i++)
+		assert_true(large_free(NULL, l[i]));
+	assert_null(pocket_check(&pocket));
+	assert_int_equal(hak_space.large, pieces->most);
+	pocket_release(&pocket);
+	assert_int_equal(hak_space.large, 0);
+}
+
+/* Those for which there is no room do not stay. */
+static void what_came_home_ages_like_the_rest(void **state)
+{
+	struct large *l[PIECES];
+
+	for (unsigned i = 0; i < PIECES; i++)
+		l[i] = make(&pocket, 1);
+	for (unsigned i = 0; i < POCKET_DEPTH + 3; i++)
+		assert_true(large_free(NULL, l[i]));
+	pocket_tick(&pocket);
+	assert_int_equal(pieces->granules, POCKET_DEPTH);
+	assert_int_equal(hak_space.large, PIECES - 3);
+	hak_settings.purge_delay_ms = 1;
+	for (int i = 0; i < 500 && !pocket_expects_none(&pocket); i++) {
+		sleep_ms(1);
+		pocket_tick(&pocket);
+	}
+	assert_int_equal(hak_space.large, PIECES - POCKET_DEPTH - 3);
+	for (unsigned i = POCKET_DEPTH + 3; i < PIECES; i++)
+		large_free(&pocket, l[i]);
+}
+
+static void nothing_comes_home_to_nobody(void **state)
+{
+	struct large *first, *second;
+
+	pocket_shut(&pocket);
+	first = make(&pocket, 1);
+	second = make(&pocket, 1);
+	assert_true(large_free(NULL, first));
+	pocket_shut(&pocket);
+	assert_int_equal(hak_space.large, 1);
+	assert_true(large_free(NULL, second));
+	assert_int_equal(hak_space.large, 0);
+	/* Nor where nothing is to be kept. */
+	hak_settings.secure = 1;
+	first = make(&pocket, 1);
+	assert_true(large_free(NULL, first));
+	assert_int_equal(hak_space.large, 0);
+	/* Nor is it taken in where nobody comes by. */
+	hak_settings.secure = 0;
+	first = make(NULL, 1);
+	assert_true(large_free(NULL, first));
+	assert_int_equal(hak_space.large, 0);
+}
+
+static void check_finds_what_is_wrong_with_arrivals(void **state)
+{
+	struct arrivals *a = &pocket.arrivals[POCKET_PIECES];
+	struct large *l = make(&pocket, 2);
+
+	assert_true(large_free(NULL, l));
+	assert_null(pocket_check(&pocket));
+	a->granules++;
+	assert_non_null(pocket_check(&pocket));
+	a->granules--;
+	large_set_keeper(l, KEPT_NOT);
+	assert_non_null(pocket_check(&pocket));
+	large_set_keeper(l, KEPT_POCKET);
+	assert_null(pocket_check(&pocket));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -512,6 +661,12 @@ int main(void)
 		cmocka_unit_test_setup(spans_join_those_in_bigcache, start),
 		cmocka_unit_test_setup(spans_are_bigcaches_where_it_is_set, start),
 		cmocka_unit_test_setup(check_finds_what_is_wrong_with_spans, start),
+		cmocka_unit_test_setup(block_freed_elsewhere_serves_next_request, start),
+		cmocka_unit_test_setup(only_what_finds_no_room_goes_home, start),
+		cmocka_unit_test_setup(what_comes_home_is_bounded, start),
+		cmocka_unit_test_setup(what_came_home_ages_like_the_rest, start),
+		cmocka_unit_test_setup(nothing_comes_home_to_nobody, start),
+		cmocka_unit_test_setup(check_finds_what_is_wrong_with_arrivals, start),
 	};
 
 	return UNIT_RUN(tests);
