@@ -71,7 +71,7 @@ HAK_EVERYDAY const void *bigcache_granules_at(void) {
 }
 
 /* Monotonic in `granules`; exact up to EXACT. */
-static unsigned bin_of(size_t granules) {
+HAK_NOINLINE static unsigned bin_of(size_t granules) {
 	if (granules <= EXACT)
 		return (unsigned)granules;
 	unsigned log = ilog2(granules);
@@ -127,7 +127,7 @@ static void take_out(struct large *l) {
 }
 
 /* The first bin from `b` on that is not empty, or BINS. */
-static unsigned next_bin(unsigned b) {
+HAK_NOINLINE static unsigned next_bin(unsigned b) {
 	uint64_t word = hak_bigcache.nonempty[b / 64] & ~(uint64_t)0 << b % 64;
 	for (unsigned w = b / 64;; word = hak_bigcache.nonempty[w]) {
 		if (word != 0)
@@ -137,21 +137,21 @@ static unsigned next_bin(unsigned b) {
 	}
 }
 
-/* The smallest span of `granules` to `most`, as far as the bins tell. */
-static struct large *find(size_t granules, size_t most) {
+static uintptr_t base_of(const struct large *l) {
+	return (uintptr_t)l->span.base;
+}
+
+/* The smallest span of `granules` to `most` that begins at a multiple of `align`, as far as the bins tell. */
+HAK_NOINLINE static struct large *find(size_t granules, size_t most, size_t align) {
 	for (unsigned b = bin_of(granules), end = bin_of(most) + 1; (b = next_bin(b)) < end; b++) {
 		struct list_node *n = hak_bigcache.bin[b].first;
 		for (int i = 0; n != NULL && i < TRIES; n = n->next, i++) {
-			size_t have = of_bin_node(n)->span.granules;
-			if (have >= granules && have <= most)
-				return of_bin_node(n);
+			struct large *l = of_bin_node(n);
+			if (l->span.granules >= granules && l->span.granules <= most && (base_of(l) & (align - 1)) == 0)
+				return l;
 		}
 	}
 	return NULL;
-}
-
-static uintptr_t base_of(const struct large *l) {
-	return (uintptr_t)l->span.base;
 }
 
 static uintptr_t end_of(const struct large *l) {
@@ -332,21 +332,21 @@ static struct large *cut(struct large *l, size_t granules) {
 }
 
 /* As bigcache_take; the span is not tagged yet. */
-static struct large *take(size_t granules) {
-	struct large *l = find(granules, granules + granules / WASTE);
+static struct large *take(size_t granules, size_t align) {
+	struct large *l = find(granules, granules + granules / WASTE, align);
 	if (l != NULL) {
 		take_out(l);
 		return l;
 	}
-	l = find(granules, MOST);
+	l = find(granules, MOST, align);
 	return l != NULL ? cut(l, granules) : NULL;
 }
 
-struct large *bigcache_take(size_t granules, bool is_last) {
+struct large *bigcache_take(size_t granules, size_t align, bool is_last) {
 	lock_acquire(&hak_bigcache.lock);
-	struct large *l = take(granules);
+	struct large *l = take(granules, align);
 	if (l == NULL && hak_space.kept >= granules && join_all())
-		l = take(granules);
+		l = take(granules, align);
 	if (l != NULL) {
 		if (!l->untouched)
 			pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
@@ -362,7 +362,7 @@ struct large *bigcache_take(size_t granules, bool is_last) {
 
 bool bigcache_has(size_t granules) {
 	lock_acquire(&hak_bigcache.lock);
-	bool has = find(granules, MOST) != NULL;
+	bool has = find(granules, MOST, GRANULE) != NULL;
 	lock_release(&hak_bigcache.lock);
 	return has;
 }

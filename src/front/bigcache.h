@@ -28,9 +28,9 @@
 /* Asks how much memory there is, if the setting says so. With the settings loaded. */
 void bigcache_init(void);
 
-/* A span of `granules`, or half as many more, out of the cache, tagged TAG_LARGE; NULL: there is none. `is_last`:
-   then the request is a miss; else it is going to ask again. */
-struct large *bigcache_take(size_t granules, bool is_last);
+/* A span of `granules`, or half as many more, out of the cache, tagged TAG_LARGE; NULL: there is none that begins at a
+   multiple of `align`, a power of two. `is_last`: then the request is a miss; else it is going to ask again. */
+struct large *bigcache_take(size_t granules, size_t align, bool is_last);
 
 /* Is a span kept that bigcache_take would find without joining? A hint: others may take it first. */
 bool bigcache_has(size_t granules);

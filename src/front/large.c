@@ -152,15 +152,15 @@ static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
 	return l;
 }
 
-/* A span that is kept: by the pocket, by BigCache, or by both together. */
-static struct large *take_kept(struct pocket *pocket, size_t granules) {
-	struct large *l = pocket != NULL ? pocket_fetch(pocket, POCKET_SPANS, granules) : NULL;
+/* A span that is kept: by the pocket, by BigCache, or by both together. Alignments are for BigCache to find. */
+static struct large *take_kept(struct pocket *pocket, size_t granules, size_t align) {
+	struct large *l = pocket != NULL && align <= GRANULE ? pocket_fetch(pocket, POCKET_SPANS, granules) : NULL;
 	if (l == NULL) {
 		bool more = pocket != NULL && pocket_could_give(pocket, granules);
-		l = bigcache_take(granules, !more);
+		l = bigcache_take(granules, align, !more);
 		if (l == NULL && more) {
 			pocket_give_spans(pocket);
-			l = bigcache_take(granules, true);
+			l = bigcache_take(granules, align, true);
 		}
 		if (l == NULL)
 			return NULL;
@@ -173,7 +173,7 @@ static struct large *take_kept(struct pocket *pocket, size_t granules) {
 
 static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align) {
 	size_t granules = large_span_granules(size), least = large_granules(size);
-	struct large *l = align <= GRANULE ? take_kept(pocket, granules) : NULL;
+	struct large *l = size >= LARGE_BIG_MIN ? take_kept(pocket, granules, align) : NULL;
 	if (l == NULL)
 		l = large_map(size, granules, align, 0);
 	if (l == NULL && granules != least) /* no more address space: no more than it needs */
@@ -195,7 +195,7 @@ struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool
 	if (l == NULL && is_plain && granules <= SUPERSLAB_GRANULES)
 		l = alloc_in_superslab(pocket, usable); /* for a big one there may be room among smaller blocks */
 	if (l == NULL && is_plain)
-		l = take_kept(NULL, granules); /* a part of what BigCache has for longer ones */
+		l = take_kept(NULL, granules, GRANULE); /* a part of what BigCache has for longer ones */
 	if (l == NULL)
 		return NULL;
 	l->kind = KIND_MALLOC;

@@ -70,7 +70,7 @@ static void take_from_empty_cache_null(void **state)
 {
 	uint64_t misses = hak_bigcache_stats.misses;
 
-	assert_null(bigcache_take(32, true));
+	assert_null(bigcache_take(32, GRANULE, true));
 	assert_int_equal(hak_bigcache_stats.misses, misses + 1);
 }
 
@@ -89,6 +89,39 @@ static void freed_span_serves_next_request(void **state)
 	assert_int_equal(hak_bigcache_stats.hits, hits + 1);
 	assert_int_equal(kept_bytes(), 0);
 	large_free(NULL, l);
+}
+
+static struct large *take_aligned(size_t mib, size_t align)
+{
+	bool zero;
+	struct large *l = large_alloc(NULL, mib * HAK_MIB, align, &zero);
+
+	assert_non_null(l);
+	assert_int_equal(base_of(l) % align, 0);
+	return l;
+}
+
+static void aligned_request_gets_aligned_span(void **state)
+{
+	enum { ALIGN = 4 << 20 };
+	struct large *l = take_aligned(2, ALIGN), *rest;
+	uintptr_t base = base_of(l);
+	uint64_t hits = hak_bigcache_stats.hits;
+
+	large_free(NULL, l);
+	l = take_aligned(2, ALIGN);
+	assert_true(base_of(l) == base);
+	assert_int_equal(hak_bigcache_stats.hits, hits + 1);
+	large_free(NULL, l);
+	/* What is kept begins elsewhere from here on. */
+	l = take(1);
+	assert_true(base_of(l) == base);
+	assert_null(bigcache_take(16, 2 * HAK_MIB, true));
+	rest = take_aligned(1, HAK_MIB);
+	assert_true(base_of(rest) == base + HAK_MIB);
+	assert_int_equal(hak_bigcache_stats.hits, hits + 3);
+	large_free(NULL, l);
+	large_free(NULL, rest);
 }
 
 static void span_kept_is_told_of(void **state)
@@ -159,7 +192,7 @@ static void rest_has_no_guards(void **state)
 static void larger_request_not_served(void **state)
 {
 	give_back(2);
-	assert_null(bigcache_take(33, true));
+	assert_null(bigcache_take(33, GRANULE, true));
 	assert_int_equal(kept_bytes(), 2 * HAK_MIB);
 }
 
@@ -256,7 +289,7 @@ static void reset_forgets(void **state)
 	large_free(NULL, l);
 	bigcache_reset();
 	assert_int_equal(kept_bytes(), 0);
-	assert_null(bigcache_take(48, true));
+	assert_null(bigcache_take(48, GRANULE, true));
 	give_back(3);
 	assert_int_equal(kept_bytes(), 3 * HAK_MIB);
 }
@@ -389,6 +422,7 @@ int main(void)
 		cmocka_unit_test_setup(kept_bytes_bounded_by_floor, start_empty),
 		cmocka_unit_test_setup(take_from_empty_cache_null, start_empty),
 		cmocka_unit_test_setup(freed_span_serves_next_request, start_empty),
+		cmocka_unit_test_setup(aligned_request_gets_aligned_span, start_empty),
 		cmocka_unit_test_setup(span_kept_is_told_of, start_empty),
 		cmocka_unit_test_setup(smaller_request_of_two_thirds_gets_the_whole, start_empty),
 		cmocka_unit_test_setup(smaller_request_leaves_the_rest, start_empty),
