@@ -167,7 +167,7 @@ static void tag_cached(uintptr_t at, struct large *l) {
 /* Tags the ends of a kept span, but for the granule that tells of a freed block. */
 static void tag_ends(struct large *l) {
 	uintptr_t base = base_of(l), last = end_of(l) - GRANULE;
-	if (pagemap_lookup(base).tag != TAG_LARGE_FREED)
+	if (pagemap_find(base).tag != TAG_LARGE_FREED)
 		tag_cached(base, l);
 	else if (base != last)
 		tag_cached(base + GRANULE, l);
@@ -197,7 +197,7 @@ static struct large *kept_at(uintptr_t addr) {
 /* Likewise one that begins at `addr`: its first granule may tell what block began there instead. */
 static struct large *kept_from(uintptr_t addr) {
 	struct large *l = kept_at(addr);
-	if (l == NULL && pagemap_lookup(addr).tag == TAG_LARGE_FREED)
+	if (l == NULL && pagemap_find(addr).tag == TAG_LARGE_FREED)
 		l = kept_at(addr + GRANULE);
 	return l != NULL && base_of(l) == addr ? l : NULL;
 }

@@ -128,7 +128,7 @@ static void write_former(struct pagemap_entry e, uintptr_t addr) {
 }
 
 void details_write(uintptr_t addr) {
-	struct pagemap_entry e = pagemap_lookup(addr);
+	struct pagemap_entry e = pagemap_find(addr);
 	struct trace here;
 	if (tag_is_slab(e.tag))
 		write_small(e.desc, addr);

@@ -20,7 +20,7 @@ static enum misuse_where where_of(uintptr_t addr, uintptr_t block, bool is_live)
 /* Reports the fault if it is one of ours. What the program writes if it goes on must not be in the next block
    there. */
 static bool explain(uintptr_t addr, bool is_mapped) {
-	struct pagemap_entry e = pagemap_lookup(addr);
+	struct pagemap_entry e = pagemap_find(addr);
 	size_t size;
 	uintptr_t gone = is_mapped ? 0 : misuse_gone_block(addr, &size); /* mapped, it is somebody else's */
 	if (gone != 0)

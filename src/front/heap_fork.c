@@ -44,7 +44,7 @@ static void settle_unfinished(struct slab *s, void *arg) {
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
 	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != NULL || word != 0 || list_is_linked(&s->pool_link))
 		return;
-	struct pagemap_entry e = pagemap_lookup(s->base);
+	struct pagemap_entry e = pagemap_find(s->base);
 	if (e.desc != s) {
 		slab_forget(s); /* nobody has a block of it */
 		return;

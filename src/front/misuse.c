@@ -109,7 +109,7 @@ HAK_COLD static bool interior(enum misuse_op op, uintptr_t addr, uintptr_t block
 }
 
 bool misuse_invalid(enum misuse_op op, uintptr_t addr) {
-	struct pagemap_entry e = pagemap_lookup(addr);
+	struct pagemap_entry e = pagemap_find(addr);
 	if (e.tag == TAG_LARGE_GONE && addr % GRANULE == 0)
 		return misuse_freed(op, addr, (size_t)e.desc);
 	struct line l;
@@ -189,7 +189,7 @@ bool misuse_wrong(uintptr_t block, size_t size, const char *what, size_t value) 
 
 /* The slab that a decoded link leads to, or NULL. */
 static const struct slab *link_target(uintptr_t decoded) {
-	struct pagemap_entry e = pagemap_lookup(decoded);
+	struct pagemap_entry e = pagemap_find(decoded);
 	return tag_is_slab(e.tag) ? e.desc : NULL;
 }
 
@@ -270,7 +270,7 @@ uintptr_t misuse_block_around(const struct slab *s, uintptr_t addr) {
 uintptr_t misuse_gone_block(uintptr_t addr, size_t *sizep) {
 	uintptr_t at = align_down(addr, GRANULE);
 	for (unsigned i = 0; i < LEAF_GRANULES && at >= GRANULE; i++, at -= GRANULE) {
-		struct pagemap_entry e = pagemap_lookup(at);
+		struct pagemap_entry e = pagemap_find(at);
 		*sizep = (size_t)e.desc;
 		if (e.tag != TAG_NONE)
 			return e.tag == TAG_LARGE_GONE && addr - at < *sizep ? at : 0;

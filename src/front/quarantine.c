@@ -26,7 +26,7 @@ struct quarantine *quarantine_new(void) {
 /* ---- small blocks ---- */
 
 static void let_go(struct heap *h, struct held held) {
-	struct slab *s = pagemap_lookup(held.block).desc;
+	struct slab *s = pagemap_find(held.block).desc;
 	size_t size = s->block_size;
 	h->quarantine->bytes -= size;
 	h->quarantine->quarantined.blocks[s->sc]--;

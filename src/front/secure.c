@@ -46,7 +46,7 @@ size_t secure_usable_size(const struct slab *s, uintptr_t block) {
 
 void secure_set_kind(void *ptr, enum block_kind kind) {
 	uintptr_t addr = (uintptr_t)ptr;
-	struct pagemap_entry e = pagemap_lookup(addr);
+	struct pagemap_entry e = pagemap_find(addr);
 	if (e.tag == TAG_LARGE) {
 		((struct large *)e.desc)->kind = (uint8_t)kind;
 	} else if (e.tag == TAG_GUARDED) {
@@ -157,7 +157,7 @@ static bool size_is_plausible(uint32_t tag, size_t is, size_t size, size_t align
 
 bool secure_check_sized(const void *ptr, size_t size, size_t align, enum block_kind kind) {
 	uintptr_t addr = (uintptr_t)ptr;
-	uint32_t tag = pagemap_lookup(addr).tag;
+	uint32_t tag = pagemap_find(addr).tag;
 	size_t is;
 	if (block_usable_size(OP_FREE, ptr, &is) != BLOCK_OURS)
 		return true; /* which the free itself will see */

@@ -125,7 +125,7 @@ static void check_owner(struct checker *c, const struct slab *s) {
 static int check_slab(void *arg, struct slab *s) {
 	struct checker *c = arg;
 	const struct mosaic *m = slab_mosaic(s);
-	struct pagemap_entry e = pagemap_lookup(s->base);
+	struct pagemap_entry e = pagemap_find(s->base);
 	uint32_t code = m != NULL ? TAG_MOSAIC : (uint32_t)s->sc << SC_CODE_SHIFT;
 	if (s->base % GRANULE != 0 || s->base == 0 || s->sc == 0 || s->sc >= SC_COUNT) {
 		say(c, "a slab's description is damaged", s);
@@ -191,7 +191,7 @@ static void check_large(struct checker *c, struct large *l) {
 	expect(c, large_keeper(l) == KEPT_NOT, "a cache keeps a live block", l->span.base);
 	expect(c, l->usable <= l->span.granules * GRANULE, "a large block is larger than its span", l->span.base);
 	for (size_t i = 0; i < l->span.granules; i++) {
-		struct pagemap_entry e = pagemap_lookup(base + i * GRANULE);
+		struct pagemap_entry e = pagemap_find(base + i * GRANULE);
 		if (e.tag != TAG_LARGE || e.desc != l) {
 			say(c, "the page map does not lead to a large block", l->span.base);
 			break;

@@ -102,7 +102,7 @@ static void describe_free(struct line *l, struct pagemap_entry e, uintptr_t addr
 }
 
 void crash_describe(struct line *l, uintptr_t addr) {
-	struct pagemap_entry e = pagemap_lookup(addr);
+	struct pagemap_entry e = pagemap_find(addr);
 	if (e.tag == TAG_NONE)
 		describe_none(l, addr);
 	else if (tag_is_slab(e.tag))

@@ -41,7 +41,7 @@ static bool is_block_of(const struct slab *s, uintptr_t addr) {
 
 /* The slab a block on a list lies in; NULL: it is no block. */
 static struct slab *slab_of(uintptr_t block) {
-	struct pagemap_entry e = pagemap_lookup(block);
+	struct pagemap_entry e = pagemap_find(block);
 	struct slab *s = tag_is_slab(e.tag) ? e.desc : NULL;
 	return s != NULL && s->in_use && slab_spans(s, block) && is_block_of(s, block) ? s : NULL;
 }

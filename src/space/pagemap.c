@@ -116,3 +116,19 @@ void pagemap_set_tag(uintptr_t addr, size_t granules, uint32_t tag) {
 		__atomic_store_n(&leaf->tag[i], tag, __ATOMIC_RELEASE);
 	}
 }
+
+/* ---- out of line ---- */
+
+HAK_COLD struct pagemap_entry pagemap_find(uintptr_t addr) {
+	return pagemap_lookup(addr);
+}
+
+HAK_COLD struct pagemap_entry pagemap_lookup_steady(uintptr_t addr) {
+	struct pagemap_entry e = pagemap_find(addr);
+	/* Acquire: pairs with the fence in pagemap_set. If the descriptor was newer than the tag, a newer tag is
+	   seen now. */
+	atomic_thread_fence(memory_order_acquire);
+	struct pagemap_entry again = pagemap_find(addr);
+	bool steady = again.tag == e.tag && again.desc == e.desc;
+	return steady ? e : (struct pagemap_entry){ TAG_NONE, NULL };
+}

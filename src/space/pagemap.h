@@ -148,18 +148,13 @@ HAK_INLINE struct pagemap_entry pagemap_lookup(uintptr_t addr) {
 	return e;
 }
 
+/* pagemap_lookup, out of line: for those who seldom ask. */
+struct pagemap_entry pagemap_find(uintptr_t addr);
+
 /* As pagemap_lookup for granules that may be others', who may be giving them up: tag and descriptor were so
    at the same time, or the tag is TAG_NONE. (Not if the granule changes hands back and forth meanwhile, twice:
    each time takes system calls.) */
-HAK_INLINE struct pagemap_entry pagemap_lookup_steady(uintptr_t addr) {
-	struct pagemap_entry e = pagemap_lookup(addr);
-	/* Acquire: pairs with the fence in pagemap_set. If the descriptor was newer than the tag, a newer tag is
-	   seen now. */
-	atomic_thread_fence(memory_order_acquire);
-	struct pagemap_entry again = pagemap_lookup(addr);
-	bool steady = again.tag == e.tag && again.desc == e.desc;
-	return steady ? e : (struct pagemap_entry){ TAG_NONE, NULL };
-}
+struct pagemap_entry pagemap_lookup_steady(uintptr_t addr);
 
 /* Makes sure that leaves exist for the range. False: out of memory. */
 bool pagemap_cover(uintptr_t addr, size_t granules);

@@ -108,7 +108,7 @@ static size_t last_size(struct pagemap_entry e) {
 
 /* Did it hold blocks of that size when it was last in use? */
 HAK_COLD static bool held_likewise(uintptr_t base, size_t size) {
-	return size != 0 && last_size(pagemap_lookup(base)) == size;
+	return size != 0 && last_size(pagemap_find(base)) == size;
 }
 
 HAK_COLD size_t span_idle(size_t granules, size_t size) {
@@ -120,7 +120,7 @@ HAK_COLD size_t span_idle(size_t granules, size_t size) {
 static bool follow_first(uintptr_t base, size_t granules) {
 	bool all = true;
 	for (size_t i = 1; i < granules && all; i++) {
-		struct pagemap_entry e = pagemap_lookup(base + (i << GRANULE_SHIFT));
+		struct pagemap_entry e = pagemap_find(base + (i << GRANULE_SHIFT));
 		all = e.tag == TAG_FREE && e.desc == NULL;
 	}
 	return all;
@@ -129,7 +129,7 @@ static bool follow_first(uintptr_t base, size_t granules) {
 /* How much of the `idle` bytes at a dirty span's end is resident? If one large block had all of it last, or blocks of
    the same size, what these used; else it may be all. */
 HAK_COLD static size_t resident_end(uintptr_t base, size_t granules, size_t size, size_t idle) {
-	struct pagemap_entry e = pagemap_lookup(base);
+	struct pagemap_entry e = pagemap_find(base);
 	size_t last = last_size(e);
 	if (last == size)
 		return 0;
