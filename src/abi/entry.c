@@ -141,10 +141,8 @@ HAK_NOINLINE static bool release_large(struct heap *h, struct large *l, void *pt
 }
 
 /* The ways on which nobody wants to see the block. False: nothing has been done. */
-HAK_NOINLINE static bool release_unseen(void *ptr, const void *caller) {
+static bool release_unseen(void *ptr, const void *caller) {
 	struct heap *h = hak_tcache.heap;
-	if (tcache_free_counted(ptr))
-		return true;
 	if (HAK_UNLIKELY(sample_has_blocks() || (h != NULL ? h->busy : hak_fork_repair_due)))
 		return false;
 	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
@@ -153,9 +151,19 @@ HAK_NOINLINE static bool release_unseen(void *ptr, const void *caller) {
 	return h != NULL ? free_short(h, e, ptr, caller) : free_without_heap(e, ptr);
 }
 
+HAK_NOINLINE static void release_slowly(void *ptr, unsigned kind, const void *caller) {
+	if (!release_unseen(ptr, caller))
+		release(ptr, kind, caller);
+}
+
+/* What the fast path refused: all that is kept apart, so that these two need no frame. */
+HAK_NOINLINE static void release_as(void *ptr, unsigned kind, const void *caller) {
+	if (!tcache_free_counted(ptr) && !tcache_free_in_mosaic(ptr))
+		release_slowly(ptr, kind, caller);
+}
+
 void entry_free_as(void *ptr, unsigned kind) {
-	if (!release_unseen(ptr, __builtin_return_address(0)))
-		release(ptr, kind, __builtin_return_address(0));
+	release_as(ptr, kind, __builtin_return_address(0));
 }
 void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 	const void *caller = __builtin_return_address(0);
@@ -165,12 +173,10 @@ void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 		if (!secure_check_sized(ptr, size, align, (enum block_kind)kind))
 			return;
 	}
-	if (!release_unseen(ptr, caller))
-		release(ptr, kind, caller);
+	release_as(ptr, kind, caller);
 }
 void entry_free(void *ptr) {
-	if (!release_unseen(ptr, __builtin_return_address(0)))
-		release(ptr, KIND_MALLOC, __builtin_return_address(0));
+	release_as(ptr, KIND_MALLOC, __builtin_return_address(0));
 }
 
 void *entry_calloc(size_t count, size_t size) {

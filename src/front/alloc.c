@@ -227,20 +227,6 @@ bool free_without_heap(struct pagemap_entry e, void *ptr) {
 	return true;
 }
 
-/* Into the bin of its class, if there is room. */
-HAK_NOINLINE static bool free_in_mosaic(struct heap *h, const struct slab *s, void *ptr) {
-	uintptr_t block = (uintptr_t)ptr;
-	unsigned sc = mosaic_class_at(slab_mosaic(s), block - s->base);
-	if (sc == 0 || hak_size_classes[sc].size > MOSAIC_MAX_SIZE || h->sampling != NULL)
-		return false;
-	if (block_looks_free(block))
-		return false;
-	heap_enter(h);
-	bool done = bin_push(&h->bins[sc], ptr);
-	heap_leave(h);
-	return done;
-}
-
 /* It did not fit its bin. */
 HAK_NOINLINE static bool free_beyond(struct heap *h, unsigned sc, void *ptr, const void *caller) {
 	if (h->sampling != NULL)
@@ -256,9 +242,6 @@ HAK_NOINLINE static bool free_beyond(struct heap *h, unsigned sc, void *ptr, con
 bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *caller) {
 	uintptr_t addr = (uintptr_t)ptr;
 	struct slab *s = e.desc;
-	/* Its own, in a mosaic; and nobody has taken the thread's tag away to see what it frees. */
-	if ((e.tag ^ PAGEMAP_LOAD(&hak_tcache.tag)) == TAG_MOSAIC && !watch_is_due(h))
-		return free_in_mosaic(h, s, ptr);
 	if (!tag_is_slab(e.tag) || secure_is_on())
 		return false;
 	/* By the tag: the slab says so, too, but beside what other threads write. */
@@ -268,8 +251,10 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *c
 		return false;
 	if (!reuse_frees_unseen(h))
 		return false;
-	if (mosaic)
-		return free_in_mosaic(h, s, ptr);
+	if (mosaic) {
+		unsigned sc = tcache_class_in_mosaic(s, ptr);
+		return sc != 0 && h->sampling == NULL && (bin_push(&h->bins[sc], ptr) || free_beyond(h, sc, ptr, caller));
+	}
 	if (!slab_has_own_block(s, addr) || block_looks_free(addr))
 		return false;
 	if (own)

@@ -187,16 +187,15 @@ static void **push_run(struct heap *h, struct slab *s, uintptr_t first, void **a
 	return at;
 }
 
-/* Likewise in a mosaic, as far as blocks of one class lie side by side. */
-static void **put_run(struct heap *h, struct slab *s, uintptr_t first, void **at, void **end) {
-	const struct mosaic *m = slab_mosaic(s);
+/* Likewise in a mosaic, as far as blocks, all of which are of class `sc`, lie side by side. */
+static void **put_run(struct heap *h, struct slab *s, unsigned sc, uintptr_t first, void **at, void **end) {
 	const uintptr_t mark = hak_mark;
-	unsigned sc = mosaic_held_at(m, first - s->base), n = 1;
+	unsigned n = 1;
 	uintptr_t size = hak_size_classes[sc].size, last = first;
 	for (; at < end; at++, n++) {
 		uintptr_t next = (uintptr_t)*at;
 		bool is_neighbour = next == last + size || next == first - size;
-		if (!is_neighbour || mosaic_held_at(m, next - s->base) != sc || block_link(next) != mark)
+		if (!is_neighbour || !slab_spans(s, next) || block_link(next) != mark)
 			break;
 		last = max_size(last, next);
 		first = min_size(first, next);
@@ -214,7 +213,7 @@ HAK_EVERYDAY void heap_send_home(struct heap *h, unsigned sc, void **from, void 
 		else if (slab_mosaic(s) == NULL)
 			from = push_run(h, s, (uintptr_t)block, from, end);
 		else
-			from = put_run(h, s, (uintptr_t)block, from, end);
+			from = put_run(h, s, sc, (uintptr_t)block, from, end);
 	}
 }
 

@@ -23,6 +23,7 @@
 #define HAK_FRONT_TCACHE_H
 
 #include "base/compiler.h"
+#include "slab/mosaic.h"
 #include "slab/slab.h"
 #include "space/pagemap.h"
 
@@ -38,6 +39,7 @@ struct counted {
 	uint32_t tag;           /* of the heap */
 	int32_t left[SC_COUNT]; /* per class, how many more before one takes the slow path; not negative */
 };
+enum { COUNTED_REST = 0 }; /* no class: large blocks, and those of mosaics and of other threads */
 
 struct tcache {
 	struct bin bin[SC_COUNT];
@@ -171,6 +173,29 @@ HAK_INLINE bool tcache_free(void *ptr) {
 HAK_INLINE bool tcache_free_counted(void *ptr) {
 	struct counted *c = hak_tcache.counted;
 	return c != NULL && HAK_LIKELY(bins_free(hak_tcache.bin, &c->tag, c->left, ptr));
+}
+
+/* Of a block in a mosaic that goes into a bin; 0: there is none, or it looks free. (A thread without a heap may look at
+   one that nobody owns, and that is deleted this moment: its bins refuse everything.) */
+HAK_INLINE unsigned tcache_class_in_mosaic(const struct slab *s, const void *ptr) {
+	uintptr_t addr = (uintptr_t)ptr;
+	const struct mosaic *m = slab_mosaic(s);
+	unsigned sc = HAK_LIKELY(m != NULL) ? mosaic_class_in(m, addr % GRANULE) : 0;
+	return hak_size_classes[sc].size > MOSAIC_MAX_SIZE || block_looks_free(addr) ? 0 : sc;
+}
+
+/* Likewise a block in one of the thread's mosaics, counted or not. */
+HAK_INLINE bool tcache_free_in_mosaic(void *ptr) {
+	struct counted *c = hak_tcache.counted;
+	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
+	if ((e.tag ^ (c != NULL ? c->tag : PAGEMAP_LOAD(&hak_tcache.tag))) != TAG_MOSAIC)
+		return false;
+	unsigned sc = tcache_class_in_mosaic(e.desc, ptr);
+	if (sc == 0 || (c != NULL && c->left[COUNTED_REST] <= 0) || !bin_push(&hak_tcache.bin[sc], ptr))
+		return false;
+	if (c != NULL)
+		c->left[COUNTED_REST]--;
+	return true;
 }
 
 /* From here on frees go out of line and are counted; NULL: they do no longer, and `tag` is the heap's. */

@@ -21,8 +21,6 @@
 
 enum {
 	WATCH_DELAY_MOST = 5000, /* ms */
-	WATCH_REST = 0,          /* no class: what the counted way refuses, large blocks and those of mosaics and of
-	                            other threads */
 };
 
 struct watch {
@@ -40,9 +38,9 @@ void watch_count(struct heap *h, uintptr_t block);
 /* May a thread that is watched free one more large block, or of a mosaic or another thread, unseen? Counts it. */
 HAK_INLINE bool watch_lets_pass(const struct heap *h) {
 	struct counted *c = hak_tcache.counted;
-	if (!h->is_watched || c == NULL || c->left[WATCH_REST] <= 0)
+	if (!h->is_watched || c == NULL || c->left[COUNTED_REST] <= 0)
 		return false;
-	c->left[WATCH_REST]--;
+	c->left[COUNTED_REST]--;
 	return true;
 }
 

@@ -146,17 +146,27 @@ HAK_GUESS static void touch_blocks(const struct slab *s) {
 		(void)*(const volatile uintptr_t *)(s->base + (size_t)i * s->block_size);
 }
 
-/* Makes holes of the blocks of a list. Their number. */
-static unsigned open_holes(const struct slab *s, struct mosaic *m, uintptr_t link) {
+/* Marks the blocks of a list as freed. Their number. */
+static unsigned mark_list(const struct slab *s, struct mosaic *m, uintptr_t link) {
 	unsigned n = 0;
 	uintptr_t at = link_decode(link);
 	/* A block that was written to after its free may lead anywhere, and in a circle. */
 	for (; !link_is_end(at) && slab_has_block(s, at) && n < s->carved; n++) {
-		mark(m, unit_at(s, at), mosaic_units(s->sc), false);
 		set_freed(m, unit_at(s, at));
 		at = link_decode(block_link(at));
 	}
 	return n;
+}
+
+/* Where the blocks of an opened slab are not freed, units are used. */
+static void mark_used(const struct slab *s, struct mosaic *m) {
+	unsigned units = mosaic_units(s->sc), end = s->carved * units, first;
+	for (unsigned unit = 0; unit < end; unit += units) {
+		for (first = unit; unit < end && !is_freed(m, unit);)
+			unit += units;
+		if (unit != first)
+			mark(m, first, unit - first, true);
+	}
 }
 
 bool mosaic_open(struct slab *s) {
@@ -165,13 +175,13 @@ bool mosaic_open(struct slab *s) {
 		return false;
 	touch_blocks(s);
 	unsigned units = mosaic_units(s->sc);
-	mark(m, 0, s->carved * units, true);
 	for (unsigned i = 0; i < s->carved; i++)
 		set_begin(m, i * units, s->sc);
-	open_holes(s, m, s->free);
+	mark_list(s, m, s->free);
 	/* Blocks that were left there (remote_unqueue) would stay for ever: nobody looks again. */
-	s->used -= (uint16_t)open_holes(s, m, remote_take_list(s));
+	s->used -= (uint16_t)mark_list(s, m, remote_take_list(s));
 	s->left_remote = 0;
+	mark_used(s, m);
 	m->largest = MOSAIC_UNITS;
 	for (unsigned w = 0; w < MOSAIC_WORDS; w++) /* not known */
 		m->longest[w] = MOSAIC_UNITS;
@@ -293,8 +303,7 @@ static unsigned unit_of_offset(uintptr_t offset) {
 }
 
 unsigned mosaic_class_at(const struct mosaic *m, uintptr_t offset) {
-	unsigned unit = unit_of_offset(offset);
-	return unit < MOSAIC_UNITS ? get_begin(m, unit) : 0;
+	return offset < GRANULE ? mosaic_class_in(m, offset) : 0;
 }
 
 unsigned mosaic_freed_at(const struct mosaic *m, uintptr_t offset) {

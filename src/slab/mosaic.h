@@ -66,6 +66,15 @@ HAK_INLINE bool mosaic_may_fit(const struct mosaic *m, unsigned sc) {
 }
 static_assert(SC_COUNT <= 64, "a bit per class");
 
+/* mosaic_class_at, inline, of an offset less than GRANULE. */
+HAK_INLINE unsigned mosaic_class_in(const struct mosaic *m, uintptr_t offset) {
+	unsigned unit = (unsigned)(offset >> MOSAIC_UNIT_SHIFT);
+	/* Relaxed: who has the block saw it made; for others it is a guess. */
+	unsigned begin = __atomic_load_n(&m->begins[unit / MOSAIC_CELL_UNITS], __ATOMIC_RELAXED);
+	bool is_there = offset % (1u << MOSAIC_UNIT_SHIFT) == 0 && begin % MOSAIC_CELL_UNITS == unit % MOSAIC_CELL_UNITS;
+	return is_there && begin < MOSAIC_FREED ? begin / MOSAIC_CELL_UNITS : 0;
+}
+
 /* Opens a slab. What lies on its lists becomes holes, and so does what was never carved. False: out
    of memory. Owner; the caller changes the tag (slab_set_tag) and the lists. */
 bool mosaic_open(struct slab *s);
