@@ -14,7 +14,14 @@ enum {
 	IDLE_MIN = 16 * 1024, /* bytes: below, a system call costs more than the pages are worth */
 	END_WORTH = 4, /* and so it does where they are not more than this part of the block before them, since the next
 	                  block may need them again */
+	ENDS_SHARE = 16, /* where there are other threads, each of which is interrupted, such calls take this part of the time
+	                    at most, */
+	ENDS_CREDIT = 4, /* and ms of it at once */
 };
+
+/* What giving ends back has taken is paid for until then, by os_cycles. Relaxed: threads that ask at once may take a
+   call too many. */
+static _Atomic uint64_t ends_paid;
 
 HAK_COLD static bool alloc_alone(size_t granules, struct span *span) {
 	void *p = os_map_aligned(granules * GRANULE, GRANULE);
@@ -126,6 +133,18 @@ static bool follow_first(uintptr_t base, size_t granules) {
 	return all;
 }
 
+static bool ends_may_cost(void) {
+	return process_is_alone() || (int64_t)(os_cycles() - atomic_load_explicit(&ends_paid, memory_order_relaxed)) >= 0;
+}
+
+HAK_COLD static void note_cost(uint64_t before) {
+	uint64_t paid = atomic_load_explicit(&ends_paid, memory_order_relaxed);
+	uint64_t earliest = before - ENDS_CREDIT * ENDS_SHARE * os_cycles_a_ms();
+	if ((int64_t)(paid - earliest) < 0)
+		paid = earliest;
+	atomic_store_explicit(&ends_paid, paid + (os_cycles() - before) * ENDS_SHARE, memory_order_relaxed);
+}
+
 /* How much of the `idle` bytes at a dirty span's end is resident? If one large block had all of it last, or blocks of
    the same size, what these used; else it may be all. */
 HAK_COLD static size_t resident_end(uintptr_t base, size_t granules, size_t size, size_t idle) {
@@ -151,7 +170,7 @@ HAK_COLD static size_t note_idle(const struct superslab *ss, unsigned first, siz
 	if (idle == 0 || !(zero ? stays_clean(ss) : purge_breathes()))
 		return 0;
 	size_t resident = zero ? 0 : resident_end(ss->base + first * GRANULE, granules, size, idle);
-	*dropp = resident >= IDLE_MIN && resident > size / END_WORTH;
+	*dropp = resident >= IDLE_MIN && resident > size / END_WORTH && ends_may_cost();
 	if (resident != 0 && !*dropp) /* slabs tell all or nothing */
 		idle = size > GRANULE / 2 ? idle - resident : 0;
 	hak_space.idle += idle;
@@ -174,8 +193,10 @@ HAK_COLD void span_use(struct span *span, size_t bytes) {
 
 HAK_COLD static void drop_end(struct span *span) {
 	size_t bytes = span->granules << GRANULE_SHIFT;
+	uint64_t before = os_cycles();
 	if (!os_purge((char *)span->base + bytes - span->idle, span->idle))
 		span_use(span, bytes);
+	note_cost(before);
 }
 
 bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span) {

@@ -10,6 +10,8 @@
 #include "base/settings.h"
 #include "common.h"
 #include "front/large.h"
+#include "os/alone.h"
+#include "os/os.h"
 #include "space/pagemap.h"
 
 enum {
@@ -527,6 +529,60 @@ static void ends_that_no_block_touched_are_not_purged_for_their_number(void **st
 	give_back(0, HEAP / SPAN);
 }
 
+static unsigned purge_ms; /* that a call takes at least */
+static unsigned purges;
+
+bool __wrap_os_purge(void *addr, size_t size);
+bool __real_os_purge(void *addr, size_t size);
+bool __wrap_os_purge(void *addr, size_t size)
+{
+	uint64_t before = os_cycles();
+
+	purges++;
+	while (os_cycles() - before < purge_ms * os_cycles_a_ms())
+		continue;
+	return __real_os_purge(addr, size);
+}
+
+/* Hands dirty granules out `n` times, for blocks that leave some over. How often that was given back. */
+static unsigned count_ends(unsigned n)
+{
+	enum { LARGE = 40 * 1024 };
+	struct span span;
+	unsigned before = purges;
+
+	for (unsigned i = 0; i < n; i++) {
+		unsigned so_far = purges;
+		assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &span));
+		assert_int_equal(span.idle, purges == so_far ? 0 : GRANULE - LARGE);
+		span_free(&span, GRANULE);
+	}
+	return purges - before;
+}
+
+/* Each such call interrupts the other threads. */
+static void ends_take_little_of_the_time_where_there_are_threads(void **state)
+{
+	static const char no = 0;
+	const char *alone = hak_alone;
+	enum { CALLS = 40 };
+
+	forget_regret();
+	use_all();
+	use_all();
+	assert_true(purge_breathes());
+	purge_ms = 1;
+	assert_int_equal(count_ends(CALLS), CALLS);
+	sleep_ms(CALLS * 20);
+	hak_alone = &no;
+	assert_in_range(count_ends(CALLS), 1, CALLS / 2);
+	sleep_ms(200);
+	assert_in_range(count_ends(CALLS), 1, CALLS / 2);
+	purge_ms = 0;
+	hak_alone = alone;
+	assert_int_equal(hak_space.idle, 0);
+}
+
 /* As of locked pages. */
 static void an_end_that_the_system_refuses_is_not_idle(void **state)
 {
@@ -634,6 +690,7 @@ int main(void)
 		cmocka_unit_test_setup(what_does_not_serve_longer_spans_is_not_kept_beside_them, start_empty),
 		cmocka_unit_test_setup(what_blocks_leave_over_is_given_back_between_stages, start_empty),
 		cmocka_unit_test_setup(ends_that_no_block_touched_are_not_purged_for_their_number, start_empty),
+		cmocka_unit_test_setup(ends_take_little_of_the_time_where_there_are_threads, start_empty),
 		cmocka_unit_test_setup(an_end_that_the_system_refuses_is_not_idle, start_empty),
 		cmocka_unit_test_setup(a_span_that_changes_is_not_idle_any_more, start_empty),
 	};
