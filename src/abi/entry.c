@@ -157,13 +157,13 @@ HAK_NOINLINE static void release_slowly(void *ptr, unsigned kind, const void *ca
 }
 
 /* What the fast path refused: all that is kept apart, so that these two need no frame. */
-HAK_NOINLINE static void release_as(void *ptr, unsigned kind, const void *caller) {
-	if (!tcache_free_counted(ptr) && !tcache_free_in_mosaic(ptr))
+HAK_NOINLINE static void release_as(void *ptr, uintptr_t code, unsigned kind, const void *caller) {
+	if (!tcache_free_counted(ptr, code) && !tcache_free_in_mosaic(ptr, code))
 		release_slowly(ptr, kind, caller);
 }
 
 void entry_free_as(void *ptr, unsigned kind) {
-	release_as(ptr, kind, __builtin_return_address(0));
+	release_as(ptr, tcache_code(ptr), kind, __builtin_return_address(0));
 }
 void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 	const void *caller = __builtin_return_address(0);
@@ -173,10 +173,10 @@ void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 		if (!secure_check_sized(ptr, size, align, (enum block_kind)kind))
 			return;
 	}
-	release_as(ptr, kind, caller);
+	release_as(ptr, tcache_code(ptr), kind, caller);
 }
-void entry_free(void *ptr) {
-	release_as(ptr, KIND_MALLOC, __builtin_return_address(0));
+void entry_free(void *ptr, uintptr_t code) {
+	release_as(ptr, code, KIND_MALLOC, __builtin_return_address(0));
 }
 
 void *entry_calloc(size_t count, size_t size) {

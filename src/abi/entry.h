@@ -20,7 +20,7 @@ HAK_INLINE bool is_alignment(size_t a) {
 
 /* `align`: a power of two. */
 HAK_NOINLINE void *entry_alloc(size_t size, size_t align, bool zero);
-HAK_NOINLINE void entry_free(void *ptr);
+HAK_NOINLINE void entry_free(void *ptr, uintptr_t code); /* tcache_code, where tcache_free refused */
 
 /* Likewise for calls that go with one another: `kind` is an enum block_kind. `align` 0: not said. */
 HAK_NOINLINE void *entry_alloc_as(size_t size, size_t align, unsigned kind);
@@ -37,17 +37,18 @@ HAK_INLINE void *entry_malloc(size_t size) {
 }
 
 HAK_INLINE void entry_release(void *ptr) {
-	if (HAK_UNLIKELY(!tcache_free(ptr)))
-		entry_free(ptr);
+	uintptr_t code = tcache_code(ptr);
+	if (HAK_UNLIKELY(!tcache_free(ptr, code)))
+		entry_free(ptr, code);
 }
 
 HAK_INLINE void entry_release_as(void *ptr, unsigned kind) {
-	if (HAK_UNLIKELY(!tcache_free(ptr)))
+	if (HAK_UNLIKELY(!tcache_free(ptr, tcache_code(ptr))))
 		entry_free_as(ptr, kind);
 }
 
 HAK_INLINE void entry_release_sized(void *ptr, size_t size, size_t align, unsigned kind) {
-	if (HAK_UNLIKELY(!tcache_free(ptr)))
+	if (HAK_UNLIKELY(!tcache_free(ptr, tcache_code(ptr))))
 		entry_free_sized(ptr, size, align, kind);
 }
 

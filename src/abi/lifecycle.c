@@ -166,7 +166,7 @@ static bool register_exit(struct heap *h) {
 	void *p = alloc_block(h, NODE_BYTES, ALLOC_ALIGN, false);
 	if (p == NULL)
 		return false;
-	if (!tcache_free(p))
+	if (!tcache_free(p, tcache_code(p)))
 		free_block(h, p);
 	return __cxa_thread_atexit_impl(exit_hook, NULL, &process) == 0;
 }

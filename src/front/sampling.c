@@ -118,7 +118,7 @@ static void enter(struct heap *h, size_t mean) {
 		s = h->sampling_memory = meta_alloc(sizeof *s);
 	if (s == NULL)
 		return; /* this thread goes without */
-	*s = (struct sampling){ .frees.tag = h->tag, .mean = mean,
+	*s = (struct sampling){ .frees.mask = counted_mask(h->tag), .mean = mean,
 	                        .random = os_facts.random[0] ^ os_cycles() ^ (uint64_t)h->tag << 32 };
 	h->sampling = s;
 	draw_large(s);

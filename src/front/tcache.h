@@ -36,9 +36,13 @@ static_assert(sizeof(struct bin) == 1 << SC_CODE_SHIFT, "class codes are byte of
 
 /* For a thread whose frees go out of line: there they are served as ever, and counted. */
 struct counted {
-	uint32_t tag;           /* of the heap */
+	uint32_t mask;          /* counted_mask of the heap's tag */
 	int32_t left[SC_COUNT]; /* per class, how many more before one takes the slow path; not negative */
 };
+/* Of a code that the thread's tag makes, which is TAG_MATCHES_NONE then, this makes the one that the heap's would. */
+HAK_INLINE uint32_t counted_mask(uint32_t tag) {
+	return tag ^ TAG_MATCHES_NONE;
+}
 enum { COUNTED_REST = 0 }; /* no class: large blocks, and those of mosaics and of other threads */
 
 struct tcache {
@@ -140,11 +144,16 @@ HAK_INLINE size_t tcache_usable_size(const void *ptr) {
 	return hak_size_classes[code >> SC_CODE_SHIFT].size;
 }
 
-/* Frees into these bins, which are of the thread whose tag is given. `left`: per class, how many blocks may
-   be freed still; NULL: not counted. False: nothing has been done. */
-HAK_INLINE bool bins_free(struct bin *bins, const uint32_t *tag, int32_t *left, void *ptr) {
+/* What a block's granule is to the thread: less than SC_CODE_END is the code of the class of a small block of its own,
+   TAG_MOSAIC a mosaic of its own. */
+HAK_INLINE uintptr_t tcache_code(const void *ptr) {
+	return pagemap_tag((uintptr_t)ptr) ^ PAGEMAP_LOAD(&hak_tcache.tag);
+}
+
+/* Frees into these bins, which are of the thread to which the block's granule is that. `left`: per class, how many
+   blocks may be freed still; NULL: not counted. False: nothing has been done. */
+HAK_INLINE bool bins_free(struct bin *bins, uintptr_t code, int32_t *left, void *ptr) {
 	uintptr_t addr = (uintptr_t)ptr;
-	uint32_t code = pagemap_tag(addr) ^ PAGEMAP_LOAD(tag);
 	if (HAK_UNLIKELY(code >= SC_CODE_END))
 		return false;
 	struct bin *b = (struct bin *)((char *)bins + code);
@@ -163,16 +172,17 @@ HAK_INLINE bool bins_free(struct bin *bins, const uint32_t *tag, int32_t *left, 
 	return true;
 }
 
-/* The fast path of free: one ownership test, two misuse tests, and is there room? False: nothing has
-   been done, take the slow path. */
-HAK_INLINE bool tcache_free(void *ptr) {
-	return bins_free(hak_tcache.bin, &hak_tcache.tag, NULL, ptr);
+/* The fast path of free: one ownership test, two misuse tests, and is there room? `code`: tcache_code. False: nothing
+   has been done, take the slow path. */
+HAK_INLINE bool tcache_free(void *ptr, uintptr_t code) {
+	return bins_free(hak_tcache.bin, code, NULL, ptr);
 }
 
-/* The same for a thread whose frees go out of line. */
-HAK_INLINE bool tcache_free_counted(void *ptr) {
+/* The same for a thread whose frees go out of line. (A signal handler may have begun or ended that since the code was
+   made: then it is none.) */
+HAK_INLINE bool tcache_free_counted(void *ptr, uintptr_t code) {
 	struct counted *c = hak_tcache.counted;
-	return c != NULL && HAK_LIKELY(bins_free(hak_tcache.bin, &c->tag, c->left, ptr));
+	return c != NULL && HAK_LIKELY(bins_free(hak_tcache.bin, code ^ c->mask, c->left, ptr));
 }
 
 /* Of a block in a mosaic that goes into a bin; 0: there is none, or it looks free. (A thread without a heap may look at
@@ -185,12 +195,11 @@ HAK_INLINE unsigned tcache_class_in_mosaic(const struct slab *s, const void *ptr
 }
 
 /* Likewise a block in one of the thread's mosaics, counted or not. */
-HAK_INLINE bool tcache_free_in_mosaic(void *ptr) {
+HAK_INLINE bool tcache_free_in_mosaic(void *ptr, uintptr_t code) {
 	struct counted *c = hak_tcache.counted;
-	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
-	if ((e.tag ^ (c != NULL ? c->tag : PAGEMAP_LOAD(&hak_tcache.tag))) != TAG_MOSAIC)
+	if ((c != NULL ? code ^ c->mask : code) != TAG_MOSAIC)
 		return false;
-	unsigned sc = tcache_class_in_mosaic(e.desc, ptr);
+	unsigned sc = tcache_class_in_mosaic(pagemap_lookup((uintptr_t)ptr).desc, ptr);
 	if (sc == 0 || (c != NULL && c->left[COUNTED_REST] <= 0) || !bin_push(&hak_tcache.bin[sc], ptr))
 		return false;
 	if (c != NULL)

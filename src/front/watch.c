@@ -30,7 +30,7 @@ static void begin(struct heap *h) {
 		heap_count_frees(h, NULL);
 		return;
 	}
-	*h->watch = (struct watch){ .counted.tag = h->tag };
+	*h->watch = (struct watch){ .counted.mask = counted_mask(h->tag) };
 	h->is_watched = true;
 	heap_count_frees(h, &h->watch->counted);
 }

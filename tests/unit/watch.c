@@ -179,7 +179,7 @@ static bool free_short_way(struct heap *h, void *block)
 
 	if (e.tag == TAG_LARGE)
 		return reuse_free(h, e.desc, block);
-	return tcache_free(block) || free_short(h, e, block, NULL);
+	return tcache_free(block, tcache_code(block)) || free_short(h, e, block, NULL);
 }
 
 static void free_many(size_t size)
