@@ -541,6 +541,12 @@ static void only_what_finds_no_room_goes_home(void **state)
 	static struct pocket other;
 	struct large *l[POCKET_DEPTH + 2];
 
+	for (unsigned i = 0; i < POCKET_DEPTH + 1; i++)
+		l[i] = make(&pocket, 1);
+	for (unsigned i = 0; i < POCKET_DEPTH + 1; i++)
+		put(l[i]);
+	assert_int_equal(hak_space.large, POCKET_DEPTH); /* here it is at home */
+	pocket_release(&pocket);
 	for (unsigned i = 0; i < POCKET_DEPTH + 2; i++)
 		l[i] = make(&pocket, 1);
 	for (unsigned i = 0; i < POCKET_DEPTH + 2; i++)
@@ -551,10 +557,10 @@ static void only_what_finds_no_room_goes_home(void **state)
 	assert_ptr_equal(make(&pocket, 1), l[POCKET_DEPTH + 1]);
 	assert_true(pocket_expects_none(&pocket));
 	/* Who takes one out makes it its own. */
-	assert_ptr_equal(make(&other, 1)->home, &other);
+	assert_ptr_equal(pocket_take(&other, POCKET_PIECES, 1)->home, &other);
 	large_release(l[POCKET_DEPTH]);
 	large_release(l[POCKET_DEPTH + 1]);
-	large_free(NULL, l[POCKET_DEPTH - 1]);
+	large_release(l[POCKET_DEPTH - 1]);
 	pocket_shut(&other);
 }
 

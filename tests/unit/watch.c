@@ -244,6 +244,46 @@ static void watch_goes_on_after_sampling(void **state)
 	end_heap(h);
 }
 
+/* Blocks of mosaics, which take shorter ways than others that are no small ones, are counted with these. */
+static void blocks_of_mosaics_are_counted(void **state)
+{
+	enum { MANY = 64 * 1024, KEPT = 16, FEW = 2000 };
+	static void *block[MANY], *other[FEW];
+	void *in_mosaic[2];
+	unsigned found = 0, taken = 0;
+	struct heap *h = begin_heap();
+
+	for (unsigned i = 0; i < MANY; i++)
+		assert_non_null(block[i] = alloc_block(h, 64, 1, false));
+	for (unsigned i = 0; i < MANY; i++)
+		if (i % KEPT != 0)
+			assert_true(free_block(h, block[i]));
+	for (; found < 2 && taken < FEW; taken++) {
+		assert_non_null(other[taken] = alloc_block(h, 200, 1, false));
+		if (tcache_code(other[taken]) == TAG_MOSAIC)
+			in_mosaic[found++] = other[taken--];
+	}
+	assert_int_equal(found, 2);
+	space_count_dirty(1);
+	watch_look(h);
+	assert_true(h->is_watched);
+	h->watch->counted.left[COUNTED_REST] = 1;
+	assert_true(tcache_free_in_mosaic(in_mosaic[0], tcache_code(in_mosaic[0])));
+	assert_int_equal(h->watch->counted.left[COUNTED_REST], 0);
+	assert_false(tcache_free_in_mosaic(in_mosaic[1], tcache_code(in_mosaic[1])));
+	/* Where they are not, it is as ever. */
+	heap_count_frees(h, NULL);
+	assert_false(tcache_free_in_mosaic(in_mosaic[0], tcache_code(in_mosaic[0]))); /* freed twice */
+	assert_true(tcache_free_in_mosaic(in_mosaic[1], tcache_code(in_mosaic[1])));
+	space_count_dirty(-1);
+	while (taken > 0)
+		assert_true(free_block(h, other[--taken]));
+	for (unsigned i = 0; i < MANY; i += KEPT)
+		assert_true(free_block(h, block[i]));
+	release_memory(h, 0);
+	end_heap(h);
+}
+
 static void look_and_idle(unsigned index)
 {
 	struct heap *h = begin_heap();
@@ -297,6 +337,7 @@ int main(void)
 		cmocka_unit_test_setup(watched_thread_takes_short_way_with_large_blocks, start_long_burst),
 		cmocka_unit_test_setup(thread_of_large_blocks_is_let_go_in_time, start_burst),
 		cmocka_unit_test_setup(watch_goes_on_after_sampling, start_long_burst),
+		cmocka_unit_test_setup(blocks_of_mosaics_are_counted, start_long_burst),
 		cmocka_unit_test_setup(others_called_by_though_registry_is_busy, start_long_burst),
 	};
 
