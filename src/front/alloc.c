@@ -120,6 +120,7 @@ HAK_COLD static bool release_caches(struct heap *h, size_t keep) {
 	if (keep == 0)
 		quarantine_flush(h);
 	heap_flush(h);
+	heap_relieve_pockets(false);
 	bool any = h->count.slab_deleted != deleted;
 	any |= secure_has_canaries() && keep == 0 && quarantine_flush_large();
 	any |= bigcache_release(keep);

@@ -2,9 +2,10 @@
 /*
  * Arrivals: freed large blocks that come home to a pocket, from threads that freed them and had no room.
  *
- * Any thread sends; the thread of the pocket's heap takes out. A shut inbox, which is what memory begins as, refuses
- * blocks: nobody would take them out. What a sender does with a block happened before it is taken out; to whom the
- * inbox belongs then is nothing to it, since heaps are never unmapped.
+ * Any thread sends. The thread of the pocket's heap invites, for a moment each time: to one that sleeps nothing is
+ * sent. It takes out what has come; so may any other, to give it back. A shut inbox, which is what memory begins as,
+ * refuses blocks. What a sender does with a block happened before it is taken out; to whom the inbox belongs then is
+ * nothing to it, since heaps are never unmapped.
  */
 #ifndef HAK_FRONT_ARRIVALS_H
 #define HAK_FRONT_ARRIVALS_H
@@ -13,12 +14,19 @@
 
 struct arrivals {
 	struct large *_Atomic inbox; /* the newest, linked by `next`; or INBOX_SHUT, INBOX_EMPTY */
-	_Atomic int32_t granules;    /* of all that was sent, until it is taken out. Each is counted after it has been sent, so
-	                                it may be less, even below 0, and in a fork child for good */
-	struct large *opened;        /* out of the inbox, but not taken out yet; linked by `next`; its thread's */
+	_Atomic int32_t granules;    /* of all that was sent, until it is settled. Each is counted after it has been sent, so it
+	                                may be less, even below 0, and in a fork child for good */
+	_Atomic uint32_t most;       /* how many there may be, */
+	_Atomic uint64_t invited;    /* for a moment from then on, by os_cycles */
 };
 #define INBOX_SHUT ((struct large *)NULL)
 #define INBOX_EMPTY ((struct large *)1)
+
+/* Has anything been sent since this was last made false? A hint. */
+extern HAK_HIDDEN _Atomic bool hak_arrivals_wait;
+HAK_INLINE bool arrivals_wait(void) {
+	return atomic_load_explicit(&hak_arrivals_wait, memory_order_relaxed);
+}
 
 /* A guess. */
 HAK_INLINE bool arrivals_are_there(const struct arrivals *a) {
@@ -26,19 +34,28 @@ HAK_INLINE bool arrivals_are_there(const struct arrivals *a) {
 	return atomic_load_explicit(&a->granules, memory_order_relaxed) > 0;
 }
 
-/* Sends a block that its sender has to itself; there may be some `most` granules there. False: it stays the sender's. */
-bool arrivals_send(struct arrivals *a, struct large *l, size_t most);
+/* Sends a block that its sender has to itself. False: it stays the sender's. */
+bool arrivals_send(struct arrivals *a, struct large *l);
 
-/* Opens the inbox, if it is shut. Its thread, as for all that follows. */
-void arrivals_open(struct arrivals *a);
+/* Lets that many granules come for a moment. Its thread. */
+void arrivals_invite(struct arrivals *a, size_t granules);
 
-/* One of those that are there, or NULL. */
+/* Is it some time ago that the thread invited? */
+bool arrivals_are_old(const struct arrivals *a);
+
+/* All that there is, as a list by `next`, or NULL. Any thread. */
 struct large *arrivals_take(struct arrivals *a);
 
-/* Shuts the inbox; what is in there is still to be taken out. */
-void arrivals_shut(struct arrivals *a);
+/* A block that was taken is no arrival any longer: it counts as one up to here. */
+void arrivals_settle(struct arrivals *a, const struct large *l);
 
-/* Those that are not in `opened`, a list likewise. Nothing else may run. */
-const struct large *arrivals_unopened(const struct arrivals *a);
+/* Puts back what is left of a list. Its thread. */
+void arrivals_put_back(struct arrivals *a, struct large *list);
+
+/* Shuts the inbox, and takes what there is. Its thread. */
+struct large *arrivals_shut(struct arrivals *a);
+
+/* What there is, left where it is. Nothing else may run. */
+const struct large *arrivals_list(const struct arrivals *a);
 
 #endif

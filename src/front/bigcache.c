@@ -309,7 +309,8 @@ static size_t allowance(void) {
 		max = max_size(FLOOR << REGRET_MAX, automatic_max);
 	size_t most = max_size(FLOOR << hak_bigcache.regret, min_size(live / 4 << hak_bigcache.regret, live)) / GRANULE;
 	/* Relaxed: a hint. What pockets keep is kept of the same. */
-	size_t pocketed = __atomic_load_n(&hak_space.pocketed, __ATOMIC_RELAXED);
+	ptrdiff_t counted = (ptrdiff_t)__atomic_load_n(&hak_space.pocketed, __ATOMIC_RELAXED);
+	size_t pocketed = counted > 0 ? (size_t)counted : 0; /* a fork child may return into what was counted anew */
 	if (hak_bigcache.regret == REGRET_MAX)
 		most = max_size(most, breath() + pocketed);
 	most = min_size(most, max / GRANULE);

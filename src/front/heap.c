@@ -329,6 +329,26 @@ static void give_up_empty(struct heap *h) {
 	heap_for_each_slab(h, delete_if_empty);
 }
 
+HAK_COLD void heap_relieve_pockets(bool old_only) {
+	bool any = false;
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		any |= pocket_relieve(&h->pocket, old_only);
+	if (any)
+		atomic_store_explicit(&hak_arrivals_wait, true, memory_order_relaxed);
+}
+
+/* What came home to threads that sleep since is given back by those that do not. */
+HAK_COLD static void relieve_sleepers(uint64_t now) {
+	enum { MOMENTS = 8 };
+	static _Atomic uint64_t last;
+	/* Relaxed: two that do it at once do no harm. */
+	if (now - atomic_load_explicit(&last, memory_order_relaxed) < MOMENTS * OS_CYCLES_A_MOMENT)
+		return;
+	atomic_store_explicit(&last, now, memory_order_relaxed);
+	atomic_store_explicit(&hak_arrivals_wait, false, memory_order_relaxed);
+	heap_relieve_pockets(true);
+}
+
 /* A program that all but idles would not come here for minutes: hence the hiding. */
 bool heap_look(struct heap *h) {
 	uint64_t now = os_cycles();
@@ -339,6 +359,8 @@ bool heap_look(struct heap *h) {
 	purge_tick();
 	bigcache_tick();
 	pocket_tick(&h->pocket);
+	if (HAK_UNLIKELY(arrivals_wait()))
+		relieve_sleepers(now);
 	if (HAK_UNLIKELY(h->keeps_empty))
 		give_up_empty(h);
 	if (!h->locked)
@@ -347,7 +369,8 @@ bool heap_look(struct heap *h) {
 }
 
 void heap_tick(struct heap *h) {
-	if (purge_pending() || !bigcache_is_empty() || !pocket_expects_none(&h->pocket) || h->keeps_empty || h->outbox.used != 0)
+	if (purge_pending() || !bigcache_is_empty() || !pocket_is_empty(&h->pocket) || h->keeps_empty || h->outbox.used != 0 ||
+	    arrivals_wait())
 		heap_look(h);
 }
 

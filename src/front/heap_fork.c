@@ -129,7 +129,7 @@ void heap_forsake(struct heap *h) {
 	}
 	inbox_take_messages(&h->inbox, true); /* nobody is to read them, */
 	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++)
-		arrivals_shut(&h->pocket.arrivals[sort]); /* or to take those in */
+		arrivals_shut(&h->pocket.arrivals[sort]); /* or to take what comes home, which is lost */
 	h->forsaken = true;
 	recount_threads();
 }

@@ -189,13 +189,14 @@ static void **push_run(struct heap *h, struct slab *s, uintptr_t first, void **a
 
 /* Likewise in a mosaic, as far as blocks, all of which are of class `sc`, lie side by side. */
 static void **put_run(struct heap *h, struct slab *s, unsigned sc, uintptr_t first, void **at, void **end) {
+	const struct mosaic *m = slab_mosaic(s);
 	const uintptr_t mark = hak_mark;
 	unsigned n = 1;
 	uintptr_t size = hak_size_classes[sc].size, last = first;
 	for (; at < end; at++, n++) {
 		uintptr_t next = (uintptr_t)*at;
 		bool is_neighbour = next == last + size || next == first - size;
-		if (!is_neighbour || !slab_spans(s, next) || block_link(next) != mark)
+		if (!is_neighbour || !slab_spans(s, next) || !mosaic_uses(m, next - s->base) || block_link(next) != mark)
 			break;
 		last = max_size(last, next);
 		first = min_size(first, next);

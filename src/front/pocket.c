@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/pocket.h"
 
-#include <limits.h>
-
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/secure.h"
@@ -95,8 +93,7 @@ static size_t allowance(enum pocket_sort sort) {
 }
 
 HAK_NOINLINE static void review(struct pocket *p, enum pocket_sort sort) {
-	/* Relaxed: see pocket_send_home. */
-	__atomic_store_n(&p->shelf[sort].most, (uint32_t)allowance(sort), __ATOMIC_RELAXED);
+	p->shelf[sort].most = (uint32_t)allowance(sort);
 }
 
 /* Makes room for a block. False: there is none for it. */
@@ -114,15 +111,11 @@ static bool make_room(struct pocket *p, const struct large *l) {
 	return pocket_has_room(p, sort, l);
 }
 
-
 bool pocket_send_home(struct large *l) {
 	if (l->home == NULL)
 		return false;
-	enum pocket_sort sort = pocket_sort_of(l);
-	/* Relaxed: how much is kept decides what is worth doing, not what is right. */
-	size_t most = __atomic_load_n(&l->home->shelf[sort].most, __ATOMIC_RELAXED);
 	pocket_mark(l); /* once sent it is the other's */
-	if (arrivals_send(&l->home->arrivals[sort], l, most))
+	if (arrivals_send(&l->home->arrivals[pocket_sort_of(l)], l))
 		return true;
 	pocket_unmark(l);
 	return false;
@@ -142,28 +135,55 @@ void pocket_put(struct pocket *p, struct large *l) {
 		give_back(l);
 }
 
-/* Takes in what came home, and gives back that for which there is no room, until that is so many. */
-HAK_NOINLINE static void take_in(struct pocket *p, enum pocket_sort sort, int out_most) {
-	struct large *l;
-	while (out_most > 0 && (l = arrivals_take(&p->arrivals[sort])) != NULL) {
-		pocket_unmark(l);
+/* Takes in what came home, as far as there is room. The rest, as a list. */
+HAK_NOINLINE static struct large *take_in(struct pocket *p, enum pocket_sort sort) {
+	struct arrivals *a = &p->arrivals[sort];
+	struct large *rest = NULL;
+	for (struct large *l = arrivals_take(a), *next; l != NULL; l = next) {
+		next = l->next;
 		if (pocket_has_room(p, sort, l)) {
+			arrivals_settle(a, l);
+			pocket_unmark(l);
 			pocket_push(p, sort, l);
 		} else {
-			give_back(l);
-			out_most--;
+			l->next = rest;
+			rest = l;
 		}
 	}
+	return rest;
+}
+
+/* Gives back what was taken. */
+HAK_COLD static void refuse(struct arrivals *a, struct large *list) {
+	for (struct large *l = list, *next; l != NULL; l = next) {
+		next = l->next;
+		arrivals_settle(a, l);
+		pocket_unmark(l);
+		give_back(l);
+	}
+}
+
+HAK_COLD bool pocket_relieve(struct pocket *p, bool old_only) {
+	bool any = false;
+	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++) {
+		struct arrivals *a = &p->arrivals[sort];
+		if (!old_only || arrivals_are_old(a))
+			refuse(a, arrivals_take(a));
+		any |= arrivals_are_there(a);
+	}
+	return any;
 }
 
 /* False: nothing has come. */
 HAK_NOINLINE static bool collect(struct pocket *p, enum pocket_sort sort) {
 	struct arrivals *a = &p->arrivals[sort];
 	review(p, sort);
-	arrivals_open(a);
+	arrivals_invite(a, p->shelf[sort].most);
 	if (!arrivals_are_there(a))
 		return false;
-	take_in(p, sort, OUT_MOST);
+	struct large *rest = take_in(p, sort);
+	if (rest != NULL)
+		arrivals_put_back(a, rest);
 	return true;
 }
 
@@ -212,23 +232,21 @@ HAK_COLD void pocket_tick(struct pocket *p) {
 	uint64_t now = os_now_ms();
 	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++) {
 		review(p, sort);
-		take_in(p, sort, INT_MAX);
+		refuse(&p->arrivals[sort], take_in(p, sort));
 		for (size_t n = 0; n < POCKET_LENGTHS && pocket_has_any(p, sort); n++)
 			tick(p, sort, n, now);
 	}
 }
 
 void pocket_release(struct pocket *p) {
-	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++) {
-		take_in(p, sort, INT_MAX);
-		empty(p, sort);
-	}
+	pocket_relieve(p, false);
+	empty(p, POCKET_PIECES);
+	empty(p, POCKET_SPANS);
 }
 
-void pocket_shut(struct pocket *p) {
+HAK_COLD void pocket_shut(struct pocket *p) {
 	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++)
-		arrivals_shut(&p->arrivals[sort]);
-	pocket_release(p);
+		refuse(&p->arrivals[sort], arrivals_shut(&p->arrivals[sort]));
 }
 
 HAK_COLD static bool is_right(const struct large *l, enum pocket_sort sort, size_t granules) {
@@ -238,20 +256,14 @@ HAK_COLD static bool is_right(const struct large *l, enum pocket_sort sort, size
 		pagemap_lookup((uintptr_t)l->span.base).desc == l;
 }
 
-/* Of a list. False: not all of it is right. */
-HAK_COLD static bool add_list(const struct large *l, enum pocket_sort sort, size_t *granulesp) {
+/* What has come home but is not on the shelf. False: not all of it is right. */
+HAK_COLD static bool add_arrivals(const struct pocket *p, enum pocket_sort sort, size_t *granulesp) {
 	bool right = true;
-	for (; l != NULL && right; l = l->next) {
+	for (const struct large *l = arrivals_list(&p->arrivals[sort]); l != NULL && right; l = l->next) {
 		right = is_right(l, sort, l->span.granules);
 		*granulesp += l->span.granules;
 	}
 	return right;
-}
-
-/* What has come home but is not on the shelf. */
-static bool add_arrivals(const struct pocket *p, enum pocket_sort sort, size_t *granulesp) {
-	const struct arrivals *a = &p->arrivals[sort];
-	return add_list(a->opened, sort, granulesp) && add_list(arrivals_unopened(a), sort, granulesp);
 }
 
 HAK_COLD static const char *check_sort(const struct pocket *p, enum pocket_sort sort) {

@@ -5,8 +5,8 @@
  * BigCache a lock.
  *
  * Where threads hand blocks on, the pocket of those that free runs full, and that of the one that makes them empty. So
- * a block for which there is no room goes home (front/arrivals.h): to the pocket of the heap that made it, if as much as
- * a pocket may keep is not on its way already.
+ * a block for which there is no room goes home (front/arrivals.h): to the pocket of the heap that made it, if that has
+ * just missed one, and as much as it may keep is not on its way already.
  *
  * What is kept so serves large blocks of this heap alone, while free granules and BigCache serve all: little is kept,
  * a part of what lives, shared by the threads. It goes back with age, as far as the thread comes by, and when the
@@ -37,7 +37,7 @@ enum pocket_sort { POCKET_PIECES, POCKET_SPANS, POCKET_SORTS };
 struct shelf {
 	uint64_t counts;   /* a byte for each length: how many blocks */
 	uint32_t granules; /* of all of them, */
-	uint32_t most;     /* and as many as there may be, when this was last asked; others look, too */
+	uint32_t most;     /* and as many as there may be, when this was last asked */
 };
 static_assert(POCKET_LENGTHS == sizeof(uint64_t), "a byte each");
 
@@ -186,7 +186,11 @@ void pocket_tick(struct pocket *p);
 /* Gives back everything. */
 void pocket_release(struct pocket *p);
 
-/* Likewise when the heap loses its thread: from here on no block comes home. */
+/* Gives back what is on its way to it; `old_only`: if the heap's thread has not come by for a while. Is there any still?
+   Any thread. */
+bool pocket_relieve(struct pocket *p, bool old_only);
+
+/* The heap, whose pocket has been released, loses its thread: from here on no block comes home. */
 void pocket_shut(struct pocket *p);
 
 /* Granules of the spans that it keeps, or that are on their way to it. Nothing else may run. */

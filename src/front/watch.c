@@ -44,7 +44,7 @@ static uint64_t age_of_burst(void) {
 /* Is nothing left of it? Early on there may be more to come. */
 static bool is_settled(const struct heap *h) {
 	return age_of_burst() > (uint64_t)hak_settings.purge_delay_ms / 2 && !purge_pending() && bigcache_is_empty() &&
-		pocket_expects_none(&h->pocket);
+		pocket_is_empty(&h->pocket) && !arrivals_wait();
 }
 
 static bool is_over(const struct heap *h) {

@@ -75,6 +75,12 @@ HAK_INLINE unsigned mosaic_class_in(const struct mosaic *m, uintptr_t offset) {
 	return is_there && begin < MOSAIC_FREED ? begin / MOSAIC_CELL_UNITS : 0;
 }
 
+/* Is the unit at `offset`, less than GRANULE, in no hole? Owner. */
+HAK_INLINE bool mosaic_uses(const struct mosaic *m, uintptr_t offset) {
+	unsigned unit = (unsigned)(offset >> MOSAIC_UNIT_SHIFT);
+	return (m->used[unit / 64] >> unit % 64 & 1) != 0;
+}
+
 /* Opens a slab. What lies on its lists becomes holes, and so does what was never carved. False: out
    of memory. Owner; the caller changes the tag (slab_set_tag) and the lists. */
 bool mosaic_open(struct slab *s);

@@ -5,6 +5,7 @@
 
 #include "base/settings.h"
 #include "common.h"
+#include "front/alloc.h"
 #include "front/bigcache.h"
 #include "front/heap.h"
 #include "os/os.h"
@@ -561,6 +562,7 @@ static void only_what_finds_no_room_goes_home(void **state)
 	large_release(l[POCKET_DEPTH]);
 	large_release(l[POCKET_DEPTH + 1]);
 	large_release(l[POCKET_DEPTH - 1]);
+	pocket_release(&other);
 	pocket_shut(&other);
 }
 
@@ -624,6 +626,56 @@ static void nothing_comes_home_to_nobody(void **state)
 	assert_int_equal(hak_space.large, 0);
 }
 
+/* Whoever comes by gives back what came home to a thread that sleeps since. */
+static void what_came_home_to_a_sleeper_is_given_back(void **state)
+{
+	struct large *piece = make(&pocket, 1), *other = make(&pocket, 1), *span = make(&pocket, POCKET_SPAN_FIRST);
+	uint64_t invited;
+
+	assert_true(large_free(NULL, piece));
+	assert_true(large_free(NULL, span));
+	assert_true(pocket_relieve(&pocket, true));
+	assert_int_equal(hak_space.large, 2);
+	invited = atomic_fetch_sub(&pocket.arrivals[POCKET_PIECES].invited, 2 * OS_CYCLES_A_MOMENT);
+	assert_true(pocket_relieve(&pocket, true)); /* the span is there still */
+	assert_int_equal(hak_space.large, 1);
+	assert_int_equal(space_big(), POCKET_SPAN_FIRST);
+	assert_true(large_free(NULL, other));
+	assert_int_equal(hak_space.large, 0);
+	assert_false(pocket_relieve(&pocket, false));
+	assert_int_equal(space_big() + hak_space.pocketed, 0);
+	assert_null(pocket_check(&pocket));
+	atomic_store(&pocket.arrivals[POCKET_PIECES].invited, invited);
+}
+
+static void free_elsewhere(struct large *l)
+{
+	assert_true(large_free(NULL, l));
+	assert_int_equal(hak_space.large, 1);
+}
+
+static void other_threads_look_after_sleepers(void **state)
+{
+	static struct bin bins[2][SC_COUNT];
+	struct heap *sleeper = heap_acquire(bins[0], false), *other = heap_acquire(bins[1], false);
+
+	heap_leave(sleeper);
+	heap_leave(other);
+	free_elsewhere(make(&sleeper->pocket, 1));
+	release_memory(other, 0); /* at once, if memory is asked for */
+	assert_int_equal(hak_space.large, 0);
+	free_elsewhere(make(&sleeper->pocket, 1));
+	heap_tick(other);
+	assert_int_equal(hak_space.large, 1);
+	for (int i = 0; i < 500 && hak_space.large != 0; i++) {
+		sleep_ms(10);
+		heap_tick(other);
+	}
+	assert_int_equal(hak_space.large, 0);
+	heap_retire(sleeper);
+	heap_retire(other);
+}
+
 static void check_finds_what_is_wrong_with_arrivals(void **state)
 {
 	struct arrivals *a = &pocket.arrivals[POCKET_PIECES];
@@ -672,6 +724,8 @@ int main(void)
 		cmocka_unit_test_setup(what_comes_home_is_bounded, start),
 		cmocka_unit_test_setup(what_came_home_ages_like_the_rest, start),
 		cmocka_unit_test_setup(nothing_comes_home_to_nobody, start),
+		cmocka_unit_test_setup(what_came_home_to_a_sleeper_is_given_back, start),
+		cmocka_unit_test_setup(other_threads_look_after_sleepers, start),
 		cmocka_unit_test_setup(check_finds_what_is_wrong_with_arrivals, start),
 	};
 
