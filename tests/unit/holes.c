@@ -9,6 +9,7 @@
 #include "common.h"
 #include "fixture.h"
 #include "front/heap_slabs.h"
+#include "listen.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
 #include "space/pagemap.h"
@@ -204,6 +205,34 @@ static void neighbours_in_different_mosaics_go_home_to_their_own(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+/* As one that was written to after its free, and freed again, is in the bin twice. */
+static void neighbour_that_is_home_does_not_go_again(void **state)
+{
+	unsigned n = take_many(NEW, SLABS * 100), i = 0;
+
+	qsort(more, n, sizeof(*more), by_address);
+	while (more[i + 1] != more[i] + 320 || fixture_slab_of(more[i]) != fixture_slab_of(more[i + 1]))
+		assert_true(++i + 1 < n);
+	const struct slab *s = fixture_slab_of(more[i]);
+	void *entries[2] = {(void *)more[i], (void *)more[i + 1]};
+	unsigned used = s->used;
+
+	assert_non_null(slab_mosaic(s));
+	fixture_send_home(heap, more[i + 1]);
+	block_set_link(more[i], hak_mark);
+	block_set_link(more[i + 1], hak_mark);
+	listen_begin();
+	heap_send_home(heap, NEW, entries, entries + 2);
+	assert_said("write after free to 0x%lx (320-byte block)", more[i + 1]);
+	assert_int_equal(s->used, used - 2);
+	for (unsigned k = 0; k < n; k++)
+		if (k != i && k != i + 1)
+			fixture_send_home(heap, more[k]);
+	send_survivors_home();
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
+}
+
 static void blocks_of_mosaics_freed_remotely_come_home(void **state)
 {
 	unsigned n = take_many(NEW, SLABS * 50);
@@ -375,6 +404,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(other_class_served_from_sparse_slabs, start_sparse, end),
 		cmocka_unit_test_setup_teardown(blocks_of_mosaics_come_home_in_any_order, start_sparse, end),
 		cmocka_unit_test_setup_teardown(neighbours_in_different_mosaics_go_home_to_their_own, start_sparse, end),
+		cmocka_unit_test_setup_teardown(neighbour_that_is_home_does_not_go_again, start_sparse, end),
 		cmocka_unit_test_setup_teardown(blocks_of_mosaics_freed_remotely_come_home, start_sparse,
 			end),
 		cmocka_unit_test_setup_teardown(blocks_left_on_remote_list_become_holes, start_sparse, end),

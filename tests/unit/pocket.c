@@ -580,6 +580,27 @@ static void what_comes_home_is_bounded(void **state)
 	assert_int_equal(hak_space.large, 0);
 }
 
+static void what_finds_no_room_at_home_waits_there(void **state)
+{
+	struct arrivals *a = &pocket.arrivals[POCKET_PIECES];
+	struct large *l[PIECES], *longer;
+
+	for (unsigned i = 0; i < PIECES; i++)
+		l[i] = make(&pocket, 1);
+	for (unsigned i = 0; i < POCKET_DEPTH; i++)
+		put(l[i]);
+	assert_true(large_free(NULL, l[POCKET_DEPTH]));
+	longer = make(&pocket, 2);
+	assert_ptr_equal(arrivals_list(a), l[POCKET_DEPTH]);
+	assert_null(pocket_check(&pocket));
+	for (unsigned i = 0; i <= POCKET_DEPTH; i++)
+		l[i] = make(&pocket, 1);
+	assert_null(arrivals_list(a));
+	large_release(longer);
+	for (unsigned i = 0; i < PIECES; i++)
+		large_free(&pocket, l[i]);
+}
+
 /* Those for which there is no room do not stay. */
 static void what_came_home_ages_like_the_rest(void **state)
 {
@@ -722,6 +743,7 @@ int main(void)
 		cmocka_unit_test_setup(block_freed_elsewhere_serves_next_request, start),
 		cmocka_unit_test_setup(only_what_finds_no_room_goes_home, start),
 		cmocka_unit_test_setup(what_comes_home_is_bounded, start),
+		cmocka_unit_test_setup(what_finds_no_room_at_home_waits_there, start),
 		cmocka_unit_test_setup(what_came_home_ages_like_the_rest, start),
 		cmocka_unit_test_setup(nothing_comes_home_to_nobody, start),
 		cmocka_unit_test_setup(what_came_home_to_a_sleeper_is_given_back, start),
