@@ -12,7 +12,12 @@
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 /* Stays with its file: the linker puts what is called unlikely before everything else, where the everyday lies. */
 #define HAK_COLD __attribute__((cold, noinline, section(".text.cold")))
+/* A copy for constant arguments would be as long again. */
+#if __has_attribute(noclone)
 #define HAK_NOINLINE __attribute__((noinline, noclone))
+#else
+#define HAK_NOINLINE __attribute__((noinline))
+#endif
 #define HAK_INLINE static inline __attribute__((always_inline))
 /* Ours alone, and the compiler may know: -fvisibility=hidden says so of definitions only. */
 #define HAK_HIDDEN __attribute__((visibility("hidden")))
