@@ -125,7 +125,7 @@ API void *hak_expand(void *ptr, size_t size) {
 
 /* A program that asks amid its work, to learn who serves it, pays no page for that. */
 API HAK_EVERYDAY int hak_owns(const void *ptr) {
-	uint32_t tag = pagemap_find((uintptr_t)ptr).tag;
+	uint32_t tag = pagemap_lookup((uintptr_t)ptr).tag;
 	return tag != TAG_NONE && tag != TAG_LARGE_GONE;
 }
 
