@@ -135,7 +135,7 @@ HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 	release_any(ptr, kind, caller);
 }
 
-/* Kept apart, so that the ways of small blocks need no frame. */
+/* Kept apart, so that the ways of small blocks do without most of its frame. */
 HAK_NOINLINE static bool release_large(struct heap *h, struct large *l, void *ptr) {
 	return h != NULL && reuse_free(h, l, ptr);
 }
@@ -156,7 +156,7 @@ HAK_NOINLINE static void release_slowly(void *ptr, unsigned kind, const void *ca
 		release(ptr, kind, caller);
 }
 
-/* What the fast path refused: all that is kept apart, so that these two need no frame. */
+/* What the fast path refused. What release_slowly does is kept apart, so that these two ways need no frame. */
 HAK_NOINLINE static void release_as(void *ptr, uintptr_t code, unsigned kind, const void *caller) {
 	if (!tcache_free_counted(ptr, code) && !tcache_free_in_mosaic(ptr, code))
 		release_slowly(ptr, kind, caller);

@@ -252,9 +252,9 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *c
 		return false;
 	if (!reuse_frees_unseen(h))
 		return false;
-	if (mosaic) {
+	if (mosaic) { /* its bin is full, or tcache_free_in_mosaic would have done it */
 		unsigned sc = tcache_class_in_mosaic(s, ptr);
-		return sc != 0 && h->sampling == NULL && (bin_push(&h->bins[sc], ptr) || free_beyond(h, sc, ptr, caller));
+		return sc != 0 && free_beyond(h, sc, ptr, caller);
 	}
 	if (!slab_has_own_block(s, addr) || block_looks_free(addr))
 		return false;

@@ -31,7 +31,7 @@ static bool put(struct arrivals *a, struct large *first, struct large *last) {
 
 bool arrivals_send(struct arrivals *a, struct large *l) {
 	int32_t granules = (int32_t)l->span.granules;
-	/* Relaxed, all of these: senders that ask at once may send a block each too many. */
+	/* Relaxed, all of these: hints, and senders that ask at once may send a block each too many. */
 	int32_t most = (int32_t)atomic_load_explicit(&a->most, memory_order_relaxed);
 	if (atomic_load_explicit(&a->granules, memory_order_relaxed) + granules > most || arrivals_are_old(a))
 		return false;
@@ -62,6 +62,7 @@ struct large *arrivals_take(struct arrivals *a) {
 }
 
 void arrivals_settle(struct arrivals *a, const struct large *l) {
+	/* Relaxed: a count. */
 	atomic_fetch_sub_explicit(&a->granules, (int32_t)l->span.granules, memory_order_relaxed);
 }
 

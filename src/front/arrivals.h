@@ -25,6 +25,7 @@ struct arrivals {
 /* Has anything been sent since this was last made false? A hint. */
 extern HAK_HIDDEN _Atomic bool hak_arrivals_wait;
 HAK_INLINE bool arrivals_wait(void) {
+	/* Relaxed, and where it is set: sooner or later somebody looks. */
 	return atomic_load_explicit(&hak_arrivals_wait, memory_order_relaxed);
 }
 

@@ -188,11 +188,8 @@ HAK_NOINLINE static bool collect(struct pocket *p, enum pocket_sort sort) {
 }
 
 struct large *pocket_fetch(struct pocket *p, enum pocket_sort sort, size_t granules) {
-	struct large *l;
-	for (bool collected = false; (l = pocket_take(p, sort, granules)) == NULL && !collected; collected = true)
-		if (!collect(p, sort))
-			return NULL;
-	return l;
+	struct large *l = pocket_take(p, sort, granules);
+	return l == NULL && collect(p, sort) ? pocket_take(p, sort, granules) : l;
 }
 
 void pocket_give_way(struct pocket *p, size_t granules) {
@@ -253,7 +250,7 @@ HAK_COLD static bool is_right(const struct large *l, enum pocket_sort sort, size
 	/* Relaxed: nothing else runs. */
 	return large_keeper(l) == KEPT_POCKET && pocket_sort_of(l) == sort && l->span.granules == granules &&
 		atomic_load_explicit(&l->state, memory_order_relaxed) == LARGE_FREED &&
-		pagemap_lookup((uintptr_t)l->span.base).desc == l;
+		pagemap_find((uintptr_t)l->span.base).desc == l;
 }
 
 /* What has come home but is not on the shelf. False: not all of it is right. */

@@ -131,10 +131,15 @@ HAK_INLINE void *tcache_alloc(size_t size) {
 	return bin_pop_by((struct bin *)((char *)hak_tcache.bin + sc_code_by(codes, size)), codes);
 }
 
+/* What a block's granule is to the thread: less than SC_CODE_END is the code of the class of a small block of its own,
+   TAG_MOSAIC a mosaic of its own. */
+HAK_INLINE uintptr_t tcache_code(const void *ptr) {
+	return pagemap_tag((uintptr_t)ptr) ^ PAGEMAP_LOAD(&hak_tcache.tag);
+}
+
 /* The usable size of a block that tcache_free would look at, if it passes the same tests; else 0. */
 HAK_INLINE size_t tcache_usable_size(const void *ptr) {
-	uintptr_t addr = (uintptr_t)ptr;
-	uint32_t code = pagemap_tag(addr) ^ PAGEMAP_LOAD(&hak_tcache.tag);
+	uintptr_t addr = (uintptr_t)ptr, code = tcache_code(ptr);
 	if (HAK_UNLIKELY(code >= SC_CODE_END))
 		return 0;
 	const struct bin *b = (const struct bin *)((const char *)hak_tcache.bin + code);
@@ -142,12 +147,6 @@ HAK_INLINE size_t tcache_usable_size(const void *ptr) {
 	if (HAK_UNLIKELY(remainder >= b->magic || block_looks_free(addr)))
 		return 0;
 	return hak_size_classes[code >> SC_CODE_SHIFT].size;
-}
-
-/* What a block's granule is to the thread: less than SC_CODE_END is the code of the class of a small block of its own,
-   TAG_MOSAIC a mosaic of its own. */
-HAK_INLINE uintptr_t tcache_code(const void *ptr) {
-	return pagemap_tag((uintptr_t)ptr) ^ PAGEMAP_LOAD(&hak_tcache.tag);
 }
 
 /* Frees into these bins, which are of the thread to which the block's granule is that. `left`: per class, how many

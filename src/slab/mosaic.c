@@ -55,7 +55,7 @@ static uintptr_t addr_of(const struct slab *s, unsigned unit) {
 }
 
 static bool is_used(const struct mosaic *m, unsigned unit) {
-	return (m->used[unit / 64] >> unit % 64 & 1) != 0;
+	return mosaic_uses(m, (uintptr_t)unit << MOSAIC_UNIT_SHIFT);
 }
 
 /* The first unit from `from` on that is used; MOSAIC_UNITS: none. */
@@ -122,9 +122,6 @@ static unsigned get_any(const struct mosaic *m, unsigned unit) {
 }
 static bool is_freed(const struct mosaic *m, unsigned unit) {
 	return (get_cell(m, unit / MOSAIC_CELL_UNITS) & MOSAIC_FREED) != 0;
-}
-static unsigned get_begin(const struct mosaic *m, unsigned unit) {
-	return is_freed(m, unit) ? 0 : get_any(m, unit);
 }
 
 /* Forgets the blocks that were freed where a new one comes to lie. Only who frees a block twice looks there.
@@ -318,8 +315,8 @@ unsigned mosaic_held_at(const struct mosaic *m, uintptr_t offset) {
 
 uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset) {
 	for (unsigned unit = (unsigned)(offset >> MOSAIC_UNIT_SHIFT) + 1; unit-- > 0;) {
-		unsigned sc = get_begin(m, unit);
 		uintptr_t begin = (uintptr_t)unit << MOSAIC_UNIT_SHIFT;
+		unsigned sc = mosaic_class_in(m, begin);
 		if (sc != 0)
 			return offset - begin < hak_size_classes[sc].size ? begin : GRANULE;
 	}
