@@ -133,6 +133,7 @@ struct slab *slab_new(unsigned sc, bool is_first) {
 	s->sc = (uint8_t)sc;
 	s->was_lately = span.lately;
 	s->is_end_idle = span.idle != 0;
+	s->is_end_slack = span.slack != 0;
 	harden(s);
 	HAK_PROBE2(slab_get, s->base, sc);
 	/* Relaxed: nobody knows this slab yet. */
@@ -144,13 +145,14 @@ struct slab *slab_new(unsigned sc, bool is_first) {
 
 static struct span span_of(const struct slab *s) {
 	return (struct span){ .base = (void *)s->base, .granules = 1, .ss = s->ss,
-	                      .idle = s->is_end_idle ? span_idle(1, s->block_size) : 0 };
+	                      .idle = s->is_end_idle ? span_idle(1, s->block_size) : 0,
+	                      .slack = s->is_end_slack ? span_idle(1, s->block_size) : 0 };
 }
 
 HAK_COLD void slab_use_end(struct slab *s) {
 	struct span span = span_of(s);
 	span_use(&span, GRANULE);
-	s->is_end_idle = false;
+	s->is_end_idle = s->is_end_slack = false;
 }
 
 void slab_delete(struct slab *s) {

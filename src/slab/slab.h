@@ -54,6 +54,7 @@ struct slab {
 	bool fresh_is_zero;    /* memory not carved yet reads as zero */
 	bool has_canaries : 1; /* its blocks end in canaries (front/canary.h); constant */
 	bool has_guard : 1;    /* its first page is inaccessible; constant */
+	bool is_end_slack : 1; /* what its blocks leave over may be resident: span.slack */
 	bool was_lately : 1;   /* its memory, or some near it, was given back a moment before; constant */
 	bool in_use;           /* false: the descriptor is on the free list (under the slab lock) */
 	uint32_t number;       /* of the descriptor, from 0; constant */

@@ -13,7 +13,8 @@
 enum {
 	IDLE_MIN = 16 * 1024, /* bytes: below, a system call costs more than the pages are worth */
 	END_WORTH = 4, /* and so it does where they are not more than this part of the block before them, since the next
-	                  block may need them again */
+	                  block may need them again, */
+	SLACK_PART = 16, /* or where all of them together are not more than this part of what is in use */
 	ENDS_SHARE = 16, /* where there are other threads, each of which is interrupted, such calls take this part of the time
 	                    at most, */
 	ENDS_CREDIT = 4, /* and ms of it at once */
@@ -161,34 +162,45 @@ static bool stays_clean(const struct superslab *ss) {
 	return !ss->huge && hak_settings.thp != THP_ALWAYS && hak_settings.prefault == 0;
 }
 
-/* What blocks of that size leave over of a span that is being handed out, and is not resident. Of a dirty one
-   it is known only while much is kept; `dropp`: once its end has been given back, which a little is not worth. Under
-   the lock. */
-HAK_COLD static size_t note_idle(const struct superslab *ss, unsigned first, size_t granules, size_t size, bool zero,
-                                 bool *dropp) {
-	size_t idle = span_idle(granules, size);
-	if (idle == 0 || !(zero ? stays_clean(ss) : purge_breathes()))
-		return 0;
-	size_t resident = zero ? 0 : resident_end(ss->base + first * GRANULE, granules, size, idle);
-	*dropp = resident >= IDLE_MIN && resident > size / END_WORTH && ends_may_cost();
-	if (resident != 0 && !*dropp) /* slabs tell all or nothing */
-		idle = size > GRANULE / 2 ? idle - resident : 0;
-	hak_space.idle += idle;
-	return idle;
+/* Under the lock. */
+static bool is_much_slack(size_t bytes) {
+	return bytes > ((hak_space.live + space_big()) << GRANULE_SHIFT) / SLACK_PART;
 }
 
-/* Under the lock. A fork child may not know of all that is idle. */
-static void forget_idle(size_t bytes) {
-	hak_space.idle -= min_size(bytes, hak_space.idle);
+/* What blocks of that size leave over of a span that is being handed out: is it resident? Of a dirty one that is known
+   only while much is kept. True: it is to be given back, which a little is not worth. Under the lock. */
+HAK_COLD static bool note_end(struct span *span, size_t size) {
+	size_t end = span_idle(span->granules, size), resident = end;
+	bool drop = false;
+	if (span->zero ? stays_clean(span->ss) : purge_breathes()) {
+		resident = span->zero ? 0 : resident_end((uintptr_t)span->base, span->granules, size, end);
+		drop = resident >= IDLE_MIN && resident > size / END_WORTH && is_much_slack(hak_space.slack + resident) &&
+			ends_may_cost();
+	}
+	if (drop)
+		resident = 0;
+	else if (resident != 0 && size <= GRANULE / 2) /* slabs tell all or nothing */
+		resident = end;
+	span->idle = end - resident;
+	span->slack = resident;
+	hak_space.idle += span->idle;
+	hak_space.slack += span->slack;
+	return drop;
+}
+
+/* Under the lock. A fork child may not know of all of it. */
+static void forget_end(const struct span *span) {
+	hak_space.idle -= min_size(span->idle, hak_space.idle);
+	hak_space.slack -= min_size(span->slack, hak_space.slack);
 }
 
 HAK_COLD void span_use(struct span *span, size_t bytes) {
-	if (bytes <= (span->granules << GRANULE_SHIFT) - span->idle)
+	if (bytes <= (span->granules << GRANULE_SHIFT) - span->idle - span->slack)
 		return;
 	space_acquire();
-	forget_idle(span->idle);
+	forget_end(span);
 	lock_release(space_lock());
-	span->idle = 0;
+	span->idle = span->slack = 0;
 }
 
 HAK_COLD static void drop_end(struct span *span) {
@@ -215,18 +227,16 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
 	}
 	if (hak_space.regrets != regrets && held_likewise(ss->base + first * GRANULE, size))
 		purge_note_breath();
-	bool lately = zero && purge_was_lately(ss);
-	bool drop = false;
-	size_t idle = size > IDLE_MIN ? note_idle(ss, first, granules, size, zero, &drop) : 0; /* less than one block is over */
+	*span = (struct span){ .base = (void *)(ss->base + first * GRANULE), .granules = granules, .ss = ss,
+	                       .zero = zero, .lately = zero && purge_was_lately(ss) };
+	bool drop = size > IDLE_MIN && note_end(span, size); /* less than one block is over */
 	bool is_huge_page = zero && awaits_huge_page(ss, granules, first);
 	purge_after_growth_locked();
 	lock_release(space_lock());
 	if (grown)
 		settle(ss);
 	if (HAK_UNLIKELY(is_huge_page))
-		touch_huge_page((char *)ss->base + first * GRANULE);
-	*span = (struct span){ .base = (void *)(ss->base + first * GRANULE), .granules = granules, .ss = ss,
-	                       .zero = zero, .lately = lately, .idle = idle };
+		touch_huge_page(span->base);
 	if (drop)
 		drop_end(span);
 	return true;
@@ -256,7 +266,7 @@ void span_free(const struct span *span, size_t touched) {
 	unsigned dirty = (unsigned)min_size((touched + GRANULE - 1) >> GRANULE_SHIFT, n);
 	uint32_t dirty_mask = dirty == 0 ? 0 : low_mask32(dirty) << first;
 	space_acquire();
-	forget_idle(span->idle);
+	forget_end(span);
 	superslab_put(ss, low_mask32(n) << first, dirty_mask);
 	size_t bytes = (size_t)dirty << GRANULE_SHIFT;
 	superslab_count_hollow(ss, min_size(span->idle, bytes - min_size(touched, bytes)));
@@ -282,9 +292,9 @@ HAK_COLD bool span_extend(struct span *span, size_t granules, bool *zerop) {
 		ss->free &= ~mask;
 		ss->zero &= ~mask;
 		superslab_refile(ss);
-		forget_idle(span->idle);
+		forget_end(span);
 		span->granules = granules;
-		span->idle = 0; /* what follows it is in use now */
+		span->idle = span->slack = 0; /* what follows it is in use now */
 		purge_after_growth_locked();
 	}
 	lock_release(space_lock());
@@ -293,8 +303,9 @@ HAK_COLD bool span_extend(struct span *span, size_t granules, bool *zerop) {
 
 HAK_COLD void span_shrink(struct span *span, size_t granules) {
 	struct span tail = { .base = (char *)span->base + granules * GRANULE,
-	                     .granules = span->granules - granules, .ss = span->ss, .idle = span->idle };
+	                     .granules = span->granules - granules, .ss = span->ss,
+	                     .idle = span->idle, .slack = span->slack };
 	span->granules = granules;
-	span->idle = 0;
+	span->idle = span->slack = 0;
 	span_free(&tail, tail.granules * GRANULE);
 }

@@ -44,7 +44,9 @@ struct span {
 	struct superslab *ss; /* NULL: a mapping of its own */
 	bool zero;            /* out: all of it reads as zero */
 	bool lately;          /* out: and some of it, or near it, was given back less than a second ago */
-	size_t idle;          /* bytes at its end that no block uses, and that are not resident; kept for span_free */
+	size_t slack;         /* bytes at its end that no block used when it was handed out, but that may be resident; kept for
+	                         span_free, as */
+	size_t idle;          /* those behind them that are not */
 	size_t last_size;     /* in, at free: size of the blocks it held, for reports; 0: not known */
 	bool was_large;       /* in, at free: it held one large block */
 };
@@ -61,7 +63,8 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
    system call. */
 size_t span_idle(size_t granules, size_t size);
 
-/* Its first `bytes` will be used, more than when it was handed out: then what is idle is so no longer. Thread-safe. */
+/* Its first `bytes` will be used, more than when it was handed out: then what is idle or slack is so no longer.
+   Thread-safe. */
 void span_use(struct span *span, size_t bytes);
 
 /* Takes a span back; what lies behind its first `touched` bytes reads as zero. Thread-safe. */
@@ -85,7 +88,8 @@ struct space_stats {
 	size_t alone;    /* granules mapped alone, without a SuperSlab */
 	size_t large;    /* granules of large blocks in SuperSlabs, those in pockets (front/pocket.h) among them */
 	size_t big;      /* granules of large blocks with a mapping of their own, likewise */
-	size_t idle;     /* bytes at the ends of spans in use that are not resident */
+	size_t idle;     /* bytes at the ends of spans in use that are not resident; */
+	size_t slack;    /* those that no block used as they were handed out, but that may be */
 	size_t dirty_most, live_most; /* the most there were at a time */
 	size_t kept;     /* in BigCache, under its lock; the next is under neither */
 	size_t retained_most; /* of those, and free ones of SuperSlabs */

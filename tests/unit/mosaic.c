@@ -261,10 +261,32 @@ static void opened_slab_has_no_idle_end(void **state)
 {
 	slab = fixture_slab(sc_of(24 * 1024), NULL, 0);
 	assert_int_equal(hak_space.idle, slab->fresh_is_zero ? 16 * 1024 : 0);
+	assert_int_equal(hak_space.idle + hak_space.slack, 16 * 1024);
 	assert_true(mosaic_open(slab));
-	assert_int_equal(hak_space.idle, 0);
+	assert_int_equal(hak_space.idle + hak_space.slack, 0);
 	slab_delete(slab);
 	assert_int_equal(hak_space.idle, 0);
+}
+
+/* What may be resident behind the blocks is no end any longer either. */
+static void opened_slab_has_no_slack(void **state)
+{
+	struct slab *other;
+
+	slab = fixture_slab(sc_of(24 * 1024), NULL, 0);
+	other = fixture_slab(sc_of(24 * 1024), NULL, 0);
+	slab->fresh_is_zero = other->fresh_is_zero = false; /* as if they had been used */
+	slab_delete(slab);
+	slab_delete(other);
+	slab = fixture_slab(sc_of(24 * 1024), NULL, 0);
+	other = fixture_slab(sc_of(24 * 1024), NULL, 0);
+	assert_int_equal(hak_space.slack, 2 * 16 * 1024);
+	assert_true(mosaic_open(slab));
+	assert_int_equal(hak_space.slack, 16 * 1024);
+	slab_delete(slab);
+	assert_int_equal(hak_space.slack, 16 * 1024);
+	slab_delete(other);
+	assert_int_equal(hak_space.idle + hak_space.slack, 0);
 }
 
 static unsigned blocks_held(void)
@@ -410,6 +432,7 @@ int main(void)
 		cmocka_unit_test(neighbouring_holes_join),
 		cmocka_unit_test(large_block_serves_again_where_it_was),
 		cmocka_unit_test(opened_slab_has_no_idle_end),
+		cmocka_unit_test(opened_slab_has_no_slack),
 		cmocka_unit_test(sealed_mosaic_gives_nothing_and_counts_its_blocks),
 		cmocka_unit_test(list_written_to_opens_no_hole_in_a_block),
 		cmocka_unit_test(blocks_random_use_apart),

@@ -497,6 +497,17 @@ static void what_blocks_leave_over_is_given_back_between_stages(void **state)
 	assert_true(end_is_zero(&span, span.idle));
 	span_free(&span, 3 * GRANULE);
 	assert_int_equal(hak_space.idle, 0);
+	/* Slabs tell all or nothing. */
+	assert_true(span_alloc(1, SPAN_ROOMY, LARGE - LITTLE, &span));
+	other = span;
+	span.last_size = LARGE - LITTLE;
+	span.was_large = true;
+	span_free(&span, GRANULE);
+	assert_true(span_alloc(1, SPAN_ROOMY, MID, &span));
+	assert_ptr_equal(span.base, other.base);
+	assert_int_equal(span.idle, 0);
+	assert_int_equal(span.slack, MID_OVER);
+	span_free(&span, GRANULE);
 }
 
 /* Ends that no block touched: what is dirty is so in part only, and allowed if that part is. */
@@ -527,6 +538,33 @@ static void ends_that_no_block_touched_are_not_purged_for_their_number(void **st
 	purge_all(0);
 	assert_int_equal(hak_space.hollow, 0);
 	give_back(0, HEAP / SPAN);
+}
+
+/* As long as they are not more than 1/16 of what is in use. */
+static void ends_that_are_little_of_all_are_kept(void **state)
+{
+	enum { LARGE = 40 * 1024, OVER = GRANULE - LARGE, LIVE = MANY / 2, LARGES = 400 };
+	static struct span larges[LARGES];
+	unsigned kept = 0;
+
+	forget_regret();
+	use_all();
+	use_all();
+	assert_true(purge_breathes());
+	take(0, LIVE);
+	for (unsigned i = 0; i < LARGES; i++) {
+		assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &larges[i]));
+		assert_false(larges[i].zero);
+		assert_int_equal(larges[i].idle + larges[i].slack, OVER);
+		assert_int_equal(end_is_zero(&larges[i], OVER), larges[i].idle != 0);
+		kept += larges[i].slack != 0;
+	}
+	assert_int_equal(hak_space.slack, kept * OVER);
+	assert_in_range(kept, LIVE * SPAN * GRANULE / 16 / OVER, (LIVE * SPAN + LARGES) * GRANULE / 16 / OVER);
+	for (unsigned i = 0; i < LARGES; i++)
+		span_free(&larges[i], GRANULE);
+	give_back(0, LIVE);
+	assert_int_equal(hak_space.idle + hak_space.slack, 0);
 }
 
 static unsigned purge_ms; /* that a call takes at least */
@@ -635,6 +673,43 @@ static void a_span_that_changes_is_not_idle_any_more(void **state)
 	assert_int_equal(hak_space.idle, 0);
 }
 
+/* What may be resident behind a span's blocks is counted until it changes likewise. */
+static void a_span_that_changes_is_not_slack_any_more(void **state)
+{
+	enum { LARGE = 100 * 1024, OVER = 2 * GRANULE - LARGE };
+	struct span span;
+	bool zero;
+
+	block_size = 0;
+	take(0, 1);
+	give_back(0, 1);
+	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
+	assert_false(span.zero);
+	assert_int_equal(hak_space.slack, OVER);
+	span_use(&span, LARGE);
+	assert_int_equal(hak_space.slack, OVER);
+	span_use(&span, LARGE + 1);
+	assert_int_equal(hak_space.slack + span.slack, 0);
+	span_free(&span, 2 * GRANULE);
+
+	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
+	assert_int_equal(hak_space.slack, OVER);
+	assert_true(span_extend(&span, 3, &zero));
+	assert_int_equal(hak_space.slack + span.slack, 0);
+	span_free(&span, 3 * GRANULE);
+
+	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
+	assert_int_equal(hak_space.slack, OVER);
+	span_shrink(&span, 1);
+	assert_int_equal(hak_space.slack + span.slack, 0);
+	span_free(&span, GRANULE);
+
+	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
+	assert_int_equal(hak_space.slack, OVER);
+	span_free(&span, 2 * GRANULE);
+	assert_int_equal(hak_space.slack, 0);
+}
+
 /* What was given back this moment is not old because the clock had not been looked at for long. */
 static void fresh_dirty_memory_after_quiet_time_is_kept(void **state)
 {
@@ -690,9 +765,11 @@ int main(void)
 		cmocka_unit_test_setup(what_does_not_serve_longer_spans_is_not_kept_beside_them, start_empty),
 		cmocka_unit_test_setup(what_blocks_leave_over_is_given_back_between_stages, start_empty),
 		cmocka_unit_test_setup(ends_that_no_block_touched_are_not_purged_for_their_number, start_empty),
+		cmocka_unit_test_setup(ends_that_are_little_of_all_are_kept, start_empty),
 		cmocka_unit_test_setup(ends_take_little_of_the_time_where_there_are_threads, start_empty),
 		cmocka_unit_test_setup(an_end_that_the_system_refuses_is_not_idle, start_empty),
 		cmocka_unit_test_setup(a_span_that_changes_is_not_idle_any_more, start_empty),
+		cmocka_unit_test_setup(a_span_that_changes_is_not_slack_any_more, start_empty),
 	};
 
 	return UNIT_RUN(tests);
