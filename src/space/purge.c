@@ -304,8 +304,11 @@ static void purge_excess_locked(bool is_growth) {
 	if (!(is_excess || is_kept) || !may_purge())
 		return;
 	purge_note_burst();
-	if (is_excess)
-		purge_until(allowed - allowed / 8, 0);
+	if (is_excess) {
+		/* Somewhat more, so that not every free has to; but what serves again and again is as much as there is. */
+		size_t more = allowed / 8;
+		purge_until(allowed - (purge.breathes ? min_size(more, SUPERSLAB_GRANULES) : more), 0);
+	}
 }
 
 void purge_after_free_locked(void) {

@@ -418,6 +418,26 @@ static void use_all(void)
 	give_back(0, MANY);
 }
 
+/* Where a program breathes, what is a little too much does not cost it an eighth of all. */
+static void little_excess_costs_little_of_what_serves_again(void **state)
+{
+	enum { EXCESS = HAK_MIB / GRANULE };
+	size_t kept;
+	struct large *large;
+	bool zero;
+
+	forget_regret();
+	use_all();
+	use_all();
+	assert_true(purge_breathes());
+	kept = hak_space.dirty;
+	assert_in_range(kept, MANY * SPAN * 7 / 8, MANY * SPAN);
+	large = large_alloc(NULL, HAK_MIB, 16, &zero);
+	assert_non_null(large);
+	assert_in_range(hak_space.dirty, kept - EXCESS - 2 * SUPERSLAB_GRANULES, kept - 1);
+	large_free(NULL, large);
+}
+
 static bool end_is_zero(const struct span *span, size_t bytes)
 {
 	return bytes_are((char *)span->base + span->granules * GRANULE - bytes, bytes, 0);
@@ -763,6 +783,7 @@ int main(void)
 		cmocka_unit_test_setup(what_does_not_serve_a_block_that_grows_is_not_kept_beside_it, start_empty),
 		cmocka_unit_test_setup(what_does_not_serve_spans_that_grow_is_not_kept_beside_them, start_empty),
 		cmocka_unit_test_setup(what_does_not_serve_longer_spans_is_not_kept_beside_them, start_empty),
+		cmocka_unit_test_setup(little_excess_costs_little_of_what_serves_again, start_empty),
 		cmocka_unit_test_setup(what_blocks_leave_over_is_given_back_between_stages, start_empty),
 		cmocka_unit_test_setup(ends_that_no_block_touched_are_not_purged_for_their_number, start_empty),
 		cmocka_unit_test_setup(ends_that_are_little_of_all_are_kept, start_empty),
