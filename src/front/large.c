@@ -354,10 +354,12 @@ static bool resize_guarded(struct large *l, size_t usable) {
 }
 
 static bool resize_to(struct large *l, size_t usable) {
-	size_t granules = is_big(l) ? large_span_granules(usable) : large_granules(usable);
+	size_t granules = is_big(l) ? large_span_granules(usable) : large_granules(usable), old = l->span.granules;
 	if (l->guard != 0)
 		return resize_guarded(l, usable);
-	return granules == l->span.granules || (is_big(l) ? resize_big(l, granules) : resize_in_superslab(l, granules));
+	if (granules == old || (granules < old && usable >= l->usable)) /* it goes on growing, maybe */
+		return true;
+	return is_big(l) ? resize_big(l, granules) : resize_in_superslab(l, granules);
 }
 
 bool large_resize(struct large *l, size_t size) {

@@ -173,6 +173,37 @@ static void resize_big_counts_and_keeps_contents(void **state)
 	large_free(NULL, l);
 }
 
+/* A block in a span that is longer than it need be gives nothing of it back when it grows, and does when it shrinks. */
+static void growth_within_the_span_keeps_it_whole(void **state)
+{
+	static struct pocket pocket;
+	struct large *l = take(3 * HAK_MIB);
+	size_t granules = l->span.granules;
+	bool zero;
+
+	large_free(NULL, l);
+	l = take(2 * HAK_MIB);
+	assert_int_equal(l->span.granules, granules);
+	for (size_t size = 2 * HAK_MIB; size <= 3 * HAK_MIB; size += GRANULE) {
+		assert_true(large_resize(l, size));
+		assert_int_equal(l->span.granules, granules);
+		assert_int_equal(hak_space.big, granules);
+	}
+	assert_true(large_resize(l, 2 * HAK_MIB));
+	assert_int_equal(l->span.granules, 2 * HAK_MIB / GRANULE);
+	large_free(NULL, l);
+
+	l = take(3 * GRANULE);
+	assert_true(large_free(&pocket, l));
+	l = large_alloc(&pocket, 2 * GRANULE, 16, &zero);
+	assert_non_null(l);
+	granules = l->span.granules;
+	assert_true(large_resize(l, 2 * GRANULE + 1));
+	assert_int_equal(l->span.granules, max_size(granules, 3));
+	large_free(NULL, l);
+	pocket_release(&pocket);
+}
+
 static void move_big_takes_contents_along(void **state)
 {
 	struct large *l = take(3 * HAK_MIB), *small = take(100000);
@@ -385,6 +416,7 @@ int main(void)
 		cmocka_unit_test_setup(resize_in_superslab_takes_and_gives_neighbours, start_empty),
 		cmocka_unit_test_setup(rest_of_granule_is_idle_until_it_is_used, start_empty),
 		cmocka_unit_test_setup(resize_big_counts_and_keeps_contents, start_empty),
+		cmocka_unit_test_setup(growth_within_the_span_keeps_it_whole, start_empty),
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
 		cmocka_unit_test_setup(block_cleared_keeps_its_pages_unless_very_long, start_empty),
 		cmocka_unit_test_setup(blocks_random_use_zero_never_lies, start_empty),
