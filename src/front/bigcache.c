@@ -21,7 +21,7 @@ enum {
 	REGRET_MAX = 3,
 };
 static const size_t MOST = ((size_t)1 << 32) - 1; /* granules in the address space */
-static const size_t FLOOR = BIGCACHE_FLOOR;
+static const size_t FLOOR = 4 * HAK_MIB;      /* bytes always allowed */
 
 struct bigcache_stats hak_bigcache_stats;
 
@@ -36,11 +36,7 @@ HAK_LAST_IN_BSS struct bigcache {
 	uint64_t now_ms;
 	unsigned regret;        /* doublings of the allowance */
 	uint64_t evicted_ms;    /* when the allowance last forced a span out; 0: never */
-	size_t evicted, missed; /* granules that it has forced out, and that were asked for in vain since */
-	uint32_t lengths;       /* of those spans: bit ilog2(granules) */
-	bool regretted;         /* the last time is */
 	uint64_t regret_ms;
-	size_t owed;            /* granules that bigcache_make_way has not made yet */
 	/* Granules, since regret was last reviewed: */
 	size_t most;            /* in big blocks, at a time */
 	size_t high, low;       /* kept */
@@ -259,36 +255,14 @@ static bool join_all(void) {
 	return true;
 }
 
-static bool was_evicted_lately(void) {
-	return hak_bigcache.evicted_ms != 0 && hak_bigcache.now_ms - hak_bigcache.evicted_ms <= PURGE_REGRET_MS;
-}
-
-/* A span of `granules` has come, and `excess` are too many. */
-static void note_excess(size_t granules, size_t excess) {
-	if (!was_evicted_lately())
-		hak_bigcache.evicted = hak_bigcache.missed = hak_bigcache.lengths = 0;
-	hak_bigcache.evicted_ms = hak_bigcache.now_ms != 0 ? hak_bigcache.now_ms : 1;
-	hak_bigcache.evicted += excess;
-	hak_bigcache.lengths |= 1u << ilog2(granules);
-	hak_bigcache.regretted = false;
-}
-
-/* A miss soon after the allowance forced a span out: the allowance was too small. And it will be if that was more than it
-   can be doubled to, and half of it is wanted again. */
-static void regret_miss(size_t granules) {
-	if (!was_evicted_lately())
+/* A miss soon after the allowance forced a span out: the allowance was too small. */
+static void regret_miss(void) {
+	if (hak_bigcache.evicted_ms == 0 || hak_bigcache.now_ms - hak_bigcache.evicted_ms > PURGE_REGRET_MS)
 		return;
-	if ((hak_bigcache.lengths >> ilog2(granules) & 1) != 0)
-		hak_bigcache.missed += granules;
-	bool is_wave = hak_bigcache.evicted > (FLOOR << REGRET_MAX) / GRANULE &&
-		hak_bigcache.missed >= hak_bigcache.evicted / 2;
-	if (is_wave)
-		hak_bigcache.regret = REGRET_MAX;
-	else if (!hak_bigcache.regretted && hak_bigcache.regret < REGRET_MAX)
+	hak_bigcache.evicted_ms = 0;
+	if (hak_bigcache.regret < REGRET_MAX)
 		hak_bigcache.regret++;
-	if (is_wave || !hak_bigcache.regretted)
-		hak_bigcache.regret_ms = hak_bigcache.now_ms;
-	hak_bigcache.regretted = true;
+	hak_bigcache.regret_ms = hak_bigcache.now_ms;
 }
 
 /* While what is kept beyond the floor is used again, regret lasts. */
@@ -381,7 +355,7 @@ struct large *bigcache_take(size_t granules, size_t align, bool is_last) {
 		note_use();
 	} else if (is_last) {
 		hak_bigcache_stats.misses++;
-		regret_miss(granules);
+		regret_miss();
 	}
 	lock_release(&hak_bigcache.lock);
 	return l;
@@ -453,7 +427,7 @@ void bigcache_put(struct large *l) {
 	/* What is kept only because the program uses it again must go as well if it stops. */
 	bool is_breath = hak_space.kept > (FLOOR << REGRET_MAX) / GRANULE;
 	if (over)
-		note_excess(l->span.granules, hak_space.kept - most);
+		hak_bigcache.evicted_ms = hak_bigcache.now_ms != 0 ? hak_bigcache.now_ms : 1;
 	lock_release(&hak_bigcache.lock);
 	if (over || is_breath)
 		purge_note_burst();
@@ -461,22 +435,6 @@ void bigcache_put(struct large *l) {
 		evict(most);
 	if (HAK_UNLIKELY(hak_settings.background) && hak_settings.purge_delay_ms > 0)
 		background_poke();
-}
-
-void bigcache_make_way(size_t granules) {
-	size_t most = SIZE_MAX;
-	lock_acquire(&hak_bigcache.lock);
-	struct queue_node *n = hak_bigcache.age.first;
-	if (n != NULL && hak_bigcache.regret == REGRET_MAX) {
-		hak_bigcache.owed += granules;
-		size_t part = min_size(of_age_node(n)->span.granules, hak_space.kept / LITTLE);
-		if (hak_bigcache.owed >= part) {
-			hak_bigcache.owed -= part;
-			most = hak_space.kept - part;
-		}
-	}
-	lock_release(&hak_bigcache.lock);
-	evict(most);
 }
 
 bool bigcache_release(size_t keep) {

@@ -11,11 +11,9 @@
  *
  * What is kept is bounded in bytes (an allowance that follows the live bytes, less what pockets keep, under
  * HAKMEM_BIGCACHE_MAX) and in age (the purge delay): the oldest goes first, back to the system. A miss less than a
- * second after the allowance forced a span out doubles it, up to three times, and three times at once when half of what
- * was forced out, if that was much, has been missed by requests of like length. Then a program that frees all and takes
+ * second after the allowance forced a span out doubles it, up to three times. Then a program that frees all and takes
  * as much again, wave after wave, keeps what it used at most in the last second, up to PURGE_BREATH with what lives,
- * as long as each second all but the floor of what is kept is used again, and new memory for smaller blocks takes the
- * place of all but a little of it.
+ * as long as each second all but the floor of what is kept is used again.
  *
  * Tags of a kept span: all TAG_LARGE as when it was live (`untouched`); or, once it was cut or joined, its
  * last granule says TAG_LARGE_CACHED and points at its descriptor, and so does its first or, if that one
@@ -36,16 +34,6 @@ struct large *bigcache_take(size_t granules, size_t align, bool is_last);
 
 /* Is a span kept that bigcache_take would find without joining? A hint: others may take it first. */
 bool bigcache_has(size_t granules);
-
-#define BIGCACHE_FLOOR ((size_t)4 << 20) /* bytes always allowed */
-
-/* So many new granules serve smaller blocks. With no lock. */
-void bigcache_make_way(size_t granules);
-HAK_INLINE void bigcache_yield(size_t granules) {
-	/* Relaxed: a hint. */
-	if (HAK_UNLIKELY(__atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED) > 4 * BIGCACHE_FLOOR / GRANULE))
-		bigcache_make_way(granules);
-}
 
 /* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. */
 void bigcache_put(struct large *l);

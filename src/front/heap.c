@@ -203,8 +203,6 @@ struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	   descriptor to whoever finds the tag. */
 	atomic_store_explicit(&s->owner, &h->inbox, memory_order_relaxed);
 	slab_set_tag(s, h->tag);
-	if (s->fresh_is_zero)
-		bigcache_yield(1);
 	COUNT(h->count.refill_fresh);
 	policy_note_lock(&h->policy, sc);
 	heap_log_slab(h, sc, "takes a fresh one");

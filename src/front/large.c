@@ -148,8 +148,6 @@ static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
 	}
 	l->touched = l->span.zero ? 0 : (l->span.granules << GRANULE_SHIFT) - l->span.idle;
 	l->guard = 0;
-	if (l->span.zero)
-		bigcache_yield(l->span.granules);
 	pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
 	return l;
 }

@@ -194,13 +194,6 @@ static void live_in_group(void)
 	for (int round = 0; round < 2; round++)
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 			fill_and_free(sizes[i], (size_t)GROUP_MIB * 5 / 8 << 20);
-	/* What is kept for the next wave is there for others, too. */
-	for (int wave = 0; wave < 5; wave++)
-		fill_and_free(1 << 20, (size_t)GROUP_MIB * 5 / 8 << 20);
-	fill_and_free(32, (size_t)GROUP_MIB * 5 / 8 << 20);
-	for (int wave = 0; wave < 5; wave++)
-		fill_and_free(1 << 20, (size_t)GROUP_MIB * 5 / 8 << 20);
-	fill_and_free(100 << 10, (size_t)GROUP_MIB * 5 / 8 << 20);
 	_exit(0);
 }
 

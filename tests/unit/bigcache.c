@@ -357,107 +357,6 @@ static void what_serves_wave_after_wave_is_kept(void **state)
 	assert_true(kept_bytes() <= MOST_REGRET * FLOOR_MIB * HAK_MIB);
 }
 
-/* As if nothing had been evicted lately. */
-static void forget_regret(void)
-{
-	sleep_ms(1100);
-	give_back(1); /* looks at the clock */
-	bigcache_release(0);
-	bigcache_reset();
-}
-
-static void take_and_free(unsigned n)
-{
-	struct large *l[WAVE];
-
-	for (unsigned i = 0; i < n; i++)
-		l[i] = take(EACH);
-	for (unsigned i = 0; i < n; i++)
-		large_free(NULL, l[i]);
-}
-
-static void what_serves_the_second_wave_is_kept(void **state)
-{
-	forget_regret();
-	take_and_free(WAVE);
-	assert_true(kept_bytes() <= FLOOR_MIB * HAK_MIB);
-	take_and_free(WAVE);
-	uint64_t misses = hak_bigcache_stats.misses;
-	take_and_free(WAVE);
-	assert_int_equal(hak_bigcache_stats.misses, misses);
-}
-
-static void less_than_half_a_wave_is_none(void **state)
-{
-	forget_regret();
-	take_and_free(WAVE);
-	take_and_free(WAVE * 2 / 5);
-	assert_true(kept_bytes() <= 2 * FLOOR_MIB * HAK_MIB);
-}
-
-/* Though all of it is wanted again, and more. */
-static void little_is_no_wave(void **state)
-{
-	forget_regret();
-	give_back(MOST_REGRET * FLOOR_MIB);
-	give_back(MOST_REGRET * FLOOR_MIB * 2);
-	assert_true(kept_bytes() <= 2 * FLOOR_MIB * HAK_MIB);
-}
-
-/* Blocks of another length are not what was evicted. */
-static void other_lengths_are_no_wave(void **state)
-{
-	struct large *l[WAVE / 4];
-
-	forget_regret();
-	take_and_free(WAVE);
-	for (unsigned i = 0; i < WAVE / 4; i++)
-		l[i] = take(4 * EACH);
-	for (unsigned i = 0; i < WAVE / 4; i++)
-		large_free(NULL, l[i]);
-	assert_true(kept_bytes() <= 2 * FLOOR_MIB * HAK_MIB);
-}
-
-/* Takes the place of what is kept for waves, granule by granule, but for a little of it. */
-static void new_memory_for_smaller_blocks(void **state)
-{
-	enum { NEW = 1000, SPAN = EACH * HAK_MIB / GRANULE };
-	size_t kept;
-
-	forget_regret();
-	take_and_free(WAVE);
-	take_and_free(WAVE);
-	kept = hak_space.kept;
-	assert_in_range(kept * GRANULE, 70 * HAK_MIB, WAVE_MIB * HAK_MIB);
-	for (unsigned i = 0; i < NEW / 2; i++)
-		bigcache_yield(1);
-	assert_in_range(hak_space.kept, kept - NEW / 2 - SPAN, kept - NEW / 2 + SPAN);
-	for (unsigned i = 0; i < NEW; i++)
-		bigcache_yield(1);
-	assert_in_range(kept_bytes(), (4 * FLOOR_MIB - EACH) * HAK_MIB, 4 * FLOOR_MIB * HAK_MIB);
-	/* What is kept because it is little beside what lives stays. */
-	forget_regret();
-	struct large *live = take(160), *l = take(30);
-	large_free(NULL, l);
-	for (unsigned i = 0; i < NEW; i++)
-		bigcache_yield(1);
-	assert_int_equal(kept_bytes(), 30 * HAK_MIB);
-	large_free(NULL, live);
-}
-
-/* What was evicted long ago is not half of what is wanted again. */
-static void what_was_evicted_long_ago_is_no_part_of_a_wave(void **state)
-{
-	forget_regret();
-	give_back(WAVE_MIB);
-	sleep_ms(1100);
-	bigcache_tick();
-	bigcache_release(0);
-	give_back(WAVE_MIB);
-	give_back(WAVE_MIB);
-	assert_int_equal(kept_bytes(), WAVE_MIB * HAK_MIB);
-}
-
 /* Or threads would not be called to look whether it has waited too long when the program stops. */
 static void waves_are_bursts_though_nothing_is_evicted(void **state)
 {
@@ -540,12 +439,6 @@ int main(void)
 		cmocka_unit_test_setup(spans_random_use_apart, start_empty),
 		cmocka_unit_test_setup(little_span_is_evicted_whole, start_empty),
 		cmocka_unit_test_setup(what_serves_wave_after_wave_is_kept, start_empty),
-		cmocka_unit_test_setup(what_serves_the_second_wave_is_kept, start_empty),
-		cmocka_unit_test_setup(less_than_half_a_wave_is_none, start_empty),
-		cmocka_unit_test_setup(little_is_no_wave, start_empty),
-		cmocka_unit_test_setup(other_lengths_are_no_wave, start_empty),
-		cmocka_unit_test_setup(new_memory_for_smaller_blocks, start_empty),
-		cmocka_unit_test_setup(what_was_evicted_long_ago_is_no_part_of_a_wave, start_empty),
 		cmocka_unit_test_setup(waves_are_bursts_though_nothing_is_evicted, start_empty),
 		cmocka_unit_test_setup(a_part_that_is_used_does_not_keep_the_rest, start_empty),
 		cmocka_unit_test_setup(waves_keep_no_more_than_the_setting, start_empty),
