@@ -45,16 +45,16 @@ struct slab {
 	uint16_t used;         /* carved blocks not on it */
 	uint16_t carved;       /* blocks handed out at least once; others look, see slab_has_block */
 	uint16_t capacity;     /* blocks in all */
-	uint16_t left_remote : 14; /* blocks seen and left on the remote list, see remote_unqueue */
+	uint16_t left_remote : 13; /* blocks seen and left on the remote list, see remote_unqueue */
 	uint16_t is_cold : 1;  /* other threads freed what is on the own list */
-	uint16_t is_end_idle : 1; /* what its blocks leave over is not resident: span.idle */
+	uint16_t is_end_idle : 1; /* what its blocks leave over is not resident: span.idle, */
+	uint16_t is_end_slack : 1; /* or may be: span.slack */
 	uint16_t reserved;     /* slab_reserved; constant */
 	uint32_t block_size;   /* bytes */
 	uint8_t sc;            /* size class */
 	bool fresh_is_zero;    /* memory not carved yet reads as zero */
 	bool has_canaries : 1; /* its blocks end in canaries (front/canary.h); constant */
 	bool has_guard : 1;    /* its first page is inaccessible; constant */
-	bool is_end_slack : 1; /* what its blocks leave over may be resident: span.slack */
 	bool was_lately : 1;   /* its memory, or some near it, was given back a moment before; constant */
 	bool in_use;           /* false: the descriptor is on the free list (under the slab lock) */
 	uint32_t number;       /* of the descriptor, from 0; constant */
@@ -69,6 +69,7 @@ struct slab {
 	struct list_node pool_link;                /* under the pool's lock */
 	_Atomic(struct mosaic *) mosaic;           /* NULL: all blocks are of class `sc` */
 };
+static_assert(GRANULE >> SC_QUANTUM_SHIFT < 1 << 13, "left_remote counts all blocks of a slab");
 static_assert(sizeof(struct slab) == 128, "two cache lines: the owner's and the others'");
 
 /* The per-process secret. */

@@ -14,7 +14,7 @@ enum {
 	IDLE_MIN = 16 * 1024, /* bytes: below, a system call costs more than the pages are worth */
 	END_WORTH = 4, /* and so it does where they are not more than this part of the block before them, since the next
 	                  block may need them again, */
-	SLACK_PART = 16, /* or where all of them together are not more than this part of what is in use */
+	SLACK_PART = 8, /* or where all of them together are less than this part of what is in use */
 	ENDS_SHARE = 16, /* where there are other threads, each of which is interrupted, such calls take this part of the time
 	                    at most, */
 	ENDS_CREDIT = 4, /* and ms of it at once */
@@ -162,19 +162,15 @@ static bool stays_clean(const struct superslab *ss) {
 	return !ss->huge && hak_settings.thp != THP_ALWAYS && hak_settings.prefault == 0;
 }
 
-/* Under the lock. */
-static bool is_much_slack(size_t bytes) {
-	return bytes > ((hak_space.live + space_big()) << GRANULE_SHIFT) / SLACK_PART;
-}
-
 /* What blocks of that size leave over of a span that is being handed out: is it resident? Of a dirty one that is known
    only while much is kept. True: it is to be given back, which a little is not worth. Under the lock. */
 HAK_COLD static bool note_end(struct span *span, size_t size) {
 	size_t end = span_idle(span->granules, size), resident = end;
 	bool drop = false;
 	if (span->zero ? stays_clean(span->ss) : purge_breathes()) {
+		size_t much = ((hak_space.live + space_big()) << GRANULE_SHIFT) / SLACK_PART;
 		resident = span->zero ? 0 : resident_end((uintptr_t)span->base, span->granules, size, end);
-		drop = resident >= IDLE_MIN && resident > size / END_WORTH && is_much_slack(hak_space.slack + resident) &&
+		drop = resident >= IDLE_MIN && resident > size / END_WORTH && hak_space.slack + resident >= much &&
 			ends_may_cost();
 	}
 	if (drop)

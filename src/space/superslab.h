@@ -63,7 +63,7 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
    system call. */
 size_t span_idle(size_t granules, size_t size);
 
-/* Its first `bytes` will be used, more than when it was handed out: then what is idle or slack is so no longer.
+/* Its first `bytes` will be used: if that is more than when it was handed out, nothing of it is idle or slack any longer.
    Thread-safe. */
 void span_use(struct span *span, size_t bytes);
 
