@@ -167,9 +167,14 @@ static bool stays_clean(const struct superslab *ss) {
 HAK_COLD static bool note_end(struct span *span, size_t size) {
 	size_t end = span_idle(span->granules, size), resident = end;
 	bool drop = false;
-	if (span->zero ? stays_clean(span->ss) : purge_breathes()) {
+	if (end == 0)
+		return false;
+	if (span->zero) {
+		if (stays_clean(span->ss))
+			resident = 0;
+	} else if (purge_breathes()) {
 		size_t much = ((hak_space.live + space_big()) << GRANULE_SHIFT) / SLACK_PART;
-		resident = span->zero ? 0 : resident_end((uintptr_t)span->base, span->granules, size, end);
+		resident = resident_end((uintptr_t)span->base, span->granules, size, end);
 		drop = resident >= IDLE_MIN && resident > size / END_WORTH && hak_space.slack + resident >= much &&
 			ends_may_cost();
 	}
