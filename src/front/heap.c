@@ -271,7 +271,7 @@ static void *take_own_list(struct heap *h, struct slab *s) {
 
 /* Carves the next blocks of the slab: one to hand out, the others for the bin. */
 static void *carve(struct heap *h, struct slab *s, bool *zerop) {
-	unsigned n = policy_carve(s->sc, bin_wants(h, s->sc));
+	unsigned n = policy_carve(s->sc, bin_wants(h, s->sc), s->is_resident);
 	if (secure_has_canaries())
 		n = h->classes[s->sc].end != NULL ? (unsigned)max_size(n, SHUFFLED) : 1;
 	n = (unsigned)min_size(n, (size_t)(s->capacity - s->carved));

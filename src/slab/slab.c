@@ -105,9 +105,9 @@ static void harden(struct slab *s) {
 	s->carved = s->reserved;
 }
 
-HAK_COLD void slab_populate(const struct slab *s) {
+HAK_COLD void slab_populate(struct slab *s) {
 	if (s->fresh_is_zero && !s->has_guard && hak_settings.purge_delay_ms > 0 && !purge_is_discreet())
-		os_populate((void *)s->base, align_up((size_t)s->capacity * s->block_size, os_facts.page_size));
+		s->is_resident = os_populate((void *)s->base, align_up((size_t)s->capacity * s->block_size, os_facts.page_size));
 }
 
 struct slab *slab_new(unsigned sc, bool is_first) {
@@ -125,6 +125,7 @@ struct slab *slab_new(unsigned sc, bool is_first) {
 	s->base = (uintptr_t)span.base;
 	s->ss = span.ss;
 	s->fresh_is_zero = span.zero;
+	s->is_resident = !span.zero;
 	s->free = slab_end(s);
 	s->free_count = s->used = s->carved = s->left_remote = 0;
 	s->is_cold = false;

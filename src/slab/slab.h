@@ -56,6 +56,7 @@ struct slab {
 	bool has_canaries : 1; /* its blocks end in canaries (front/canary.h); constant */
 	bool has_guard : 1;    /* its first page is inaccessible; constant */
 	bool was_lately : 1;   /* its memory, or some near it, was given back a moment before; constant */
+	bool is_resident : 1;  /* memory not carved yet, as far as known; owner */
 	bool in_use;           /* false: the descriptor is on the free list (under the slab lock) */
 	uint32_t number;       /* of the descriptor, from 0; constant */
 	struct superslab *ss;  /* where the granule came from; NULL: mapped alone */
@@ -135,7 +136,7 @@ struct slab *slab_new(unsigned sc, bool is_first);
 /* Makes all pages that the blocks of a fresh slab are going to lie on resident, by one call rather than
    by a fault each: for an owner that is known to fill it. Not in a small heap, whose sandbox may forbid
    it, nor where memory is to be given back at once or never. */
-void slab_populate(const struct slab *s);
+void slab_populate(struct slab *s);
 
 /* What its blocks leave over will be used, too. Owner. */
 void slab_use_end(struct slab *s);

@@ -67,8 +67,13 @@ static unsigned whole_slabs(unsigned sc)
 
 	for (unsigned i = 0; i < WHOLE_SLABS * capacity; i++) {
 		all[i] = fixture_take(heap, sc);
-		if (i % capacity == 0)
-			whole |= (unsigned)fixture_is_whole(fixture_slab_of(all[i])) << i / capacity;
+		if (i % capacity != 0)
+			continue;
+		const struct slab *s = fixture_slab_of(all[i]);
+		bool is_whole = fixture_is_whole(s);
+		unsigned wanted = (unsigned)min_size(heap->classes[sc].capacity / 2u, capacity);
+		assert_int_equal(s->carved, policy_carve(sc, wanted, is_whole));
+		whole |= (unsigned)is_whole << i / capacity;
 	}
 	for (unsigned i = 0; i < WHOLE_SLABS * capacity; i++)
 		fixture_send_home(heap, all[i]);
@@ -142,7 +147,7 @@ static void refill_first_makes_slab_and_carves(void **state)
 	assert_int_equal(heap->count.refill_carve - before.refill_carve, 1);
 	assert_int_equal(pagemap_tag((uintptr_t)p), heap->tag | SC << SC_CODE_SHIFT);
 	assert_int_equal(fixture_slab_of((uintptr_t)p)->carved,
-		policy_carve(SC, heap->classes[SC].capacity / 2u));
+		policy_carve(SC, heap->classes[SC].capacity / 2u, false));
 	fixture_send_home(heap, (uintptr_t)p);
 }
 
@@ -179,6 +184,8 @@ static void refill_from_dirty_memory_clears_link(void **state)
 	assert_false(zero);
 	assert_int_equal(block_link(block), 0);
 	assert_int_equal(((unsigned char *)block)[1000], 0xee);
+	/* And its pages are there already, so as many blocks are carved as the bin wants. */
+	assert_int_equal(fixture_slab_of(block)->carved, heap->classes[SC].capacity / 2u);
 	fixture_send_home(heap, block);
 }
 

@@ -250,11 +250,12 @@ static void carve_any_class_at_most_page_and_bin(void **state)
 {
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		for (unsigned capacity = 8; capacity <= 256; capacity *= 2) {
-			unsigned n = policy_carve(sc, capacity);
+			unsigned n = policy_carve(sc, capacity, false);
 			assert_in_range(n, 1, capacity);
 			assert_true(n == 1 || n * hak_size_classes[sc].size <= 4096);
+			assert_int_equal(policy_carve(sc, capacity, true), capacity);
 		}
-	assert_true(policy_carve(1, 64) > 1);
+	assert_true(policy_carve(1, 64, false) > 1);
 }
 
 static void carve_one_by_one_where_set(void **state)
@@ -262,8 +263,8 @@ static void carve_one_by_one_where_set(void **state)
 	for (uint32_t mode = 0; mode <= 2; mode++) {
 		hak_settings.bind_c7 = mode;
 		for (unsigned sc = 1; sc < SC_COUNT; sc++)
-			if (policy_band(sc) != 0)
-				assert_int_equal(policy_carve(sc, 64) == 1, policy_band(sc) == 7 && mode < 2);
+			for (int is_resident = 0; is_resident < 2 && policy_band(sc) != 0; is_resident++)
+				assert_int_equal(policy_carve(sc, 64, is_resident) == 1, policy_band(sc) == 7 && mode < 2);
 	}
 }
 
