@@ -196,6 +196,7 @@ static bool is_to_be_filled(const struct slab *s) {
 
 struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	pocket_yield(&h->pocket, 1);
+	heap_recall(h);
 	struct slab *s = slab_new(sc, h->classes[sc].all.first == NULL);
 	if (s == NULL)
 		return NULL;
@@ -312,11 +313,6 @@ static void hide_bins(struct heap *h) {
 		bin_hide(h, sc);
 }
 
-static void delete_if_empty(struct heap *h, struct slab *s) {
-	if (remote_all_home(s))
-		heap_delete_slab(h, s);
-}
-
 /* Slabs that stayed in their class though they are empty serve any class after the purge delay. */
 static void give_up_empty(struct heap *h) {
 	uint64_t now = os_now_ms();
@@ -326,7 +322,7 @@ static void give_up_empty(struct heap *h) {
 		return;
 	h->kept_ms = 0;
 	h->keeps_empty = false;
-	heap_for_each_slab(h, delete_if_empty);
+	heap_for_each_slab(h, heap_delete_if_empty);
 }
 
 HAK_COLD void heap_relieve_pockets(bool old_only) {
@@ -509,7 +505,7 @@ void heap_flush(struct heap *h) {
 	outbox_flush(&h->outbox);
 	pocket_release(&h->pocket);
 	heap_drain_inbox(h);
-	heap_for_each_slab(h, delete_if_empty);
+	heap_for_each_slab(h, heap_delete_if_empty);
 }
 
 static void disown_slab(struct heap *h, struct slab *s) {

@@ -40,6 +40,7 @@ struct heap_class {
 	bool hides_list;      /* the next of them takes the slow path */
 	bool overran;         /* since the last refill blocks went home because the bin was full */
 	uint8_t started;      /* blocks that holes_start has cut */
+	uint8_t recalls;      /* how often heap_recall took its slabs */
 	uint32_t samples;     /* requests that found the bin empty, and how many bytes they left unused in all; */
 	uint32_t waste;       /* both are halved before they overflow */
 };

@@ -10,8 +10,14 @@
 #include "front/secure.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
+#include "space/purge.h"
 
-enum { MOSAICS_KEPT = 4 }; /* though empty */
+enum {
+	MOSAICS_KEPT = 4,              /* though empty */
+	RECALL_SLABS = 64,             /* a heap that has as many does not look for a few more */
+	RECALLED_LEAST = GRANULE / 4,  /* bytes carved of a class: less is soon carved again */
+	RECALLS_MOST = 8,              /* of a class: one that came back so often will again */
+};
 
 /* The slab of a freed block that is not home yet; NULL: there is none, or no such block. */
 static struct slab *slab_at(uintptr_t block) {
@@ -67,13 +73,50 @@ void heap_delete_slab(struct heap *h, struct slab *s) {
 	slab_delete(s);
 }
 
+static void for_each_of_class(struct heap *h, unsigned sc, void (*visit)(struct heap *h, struct slab *s)) {
+	struct list_node *n = h->classes[sc].all.first, *next;
+	for (; n != NULL; n = next) {
+		next = n->next;
+		visit(h, slab_of_all_node(n));
+	}
+}
+
 void heap_for_each_slab(struct heap *h, void (*visit)(struct heap *h, struct slab *s)) {
-	for (unsigned sc = 0; sc < SC_COUNT; sc++) {
-		struct list_node *n = h->classes[sc].all.first, *next;
-		for (; n != NULL; n = next) {
-			next = n->next;
-			visit(h, slab_of_all_node(n));
-		}
+	for (unsigned sc = 0; sc < SC_COUNT; sc++)
+		for_each_of_class(h, sc, visit);
+}
+
+void heap_delete_if_empty(struct heap *h, struct slab *s) {
+	if (remote_all_home(s))
+		heap_delete_slab(h, s);
+}
+
+/* ---- classes that wait ---- */
+
+/* Has the program none of the class's blocks, though enough of them were carved? */
+static bool is_waiting(const struct heap *h, unsigned sc) {
+	const struct heap_class *hc = &h->classes[sc];
+	size_t used = 0, carved = 0, cached = bin_count(h, sc) + hc->listed;
+	if (hc->recalls == RECALLS_MOST)
+		return false;
+	for (struct list_node *n = hc->all.first; n != NULL && used <= cached; n = n->next) {
+		const struct slab *s = slab_of_all_node(n);
+		used += s->used;
+		carved += s->carved;
+	}
+	return used == cached && carved * hak_size_classes[sc].size >= RECALLED_LEAST;
+}
+
+void heap_recall(struct heap *h) {
+	if (h->slabs >= RECALL_SLABS || !hak_settings.empty_reuse || purge_pending())
+		return;
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		if (!is_waiting(h, sc))
+			continue;
+		h->classes[sc].recalls++;
+		bin_flush(h, sc);
+		for_each_of_class(h, sc, heap_delete_if_empty);
+		return;
 	}
 }
 

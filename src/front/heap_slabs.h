@@ -22,6 +22,12 @@ void heap_add_slab(struct heap *h, struct slab *s);
 void heap_unlink_slab(struct heap *h, struct slab *s);
 void heap_delete_slab(struct heap *h, struct slab *s);
 
+/* Leaves the heap's lists and is deleted if all its blocks are home. */
+void heap_delete_if_empty(struct heap *h, struct slab *s);
+
+/* Before a small heap touches new memory: the slabs of a class whose blocks all wait in the bin serve any class. */
+void heap_recall(struct heap *h);
+
 /* Says what became of a slab of class `sc`, with the setting tiny_warm_log. */
 void heap_log_slab(const struct heap *h, unsigned sc, const char *what);
 

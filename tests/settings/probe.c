@@ -397,8 +397,10 @@ static long follow_ready(long count)
 /* Bins of all small sizes are filled, then blocks of one size are taken. How many of them: */
 static long fill_bins_then_take(long count)
 {
-	for (size_t size = 16; size <= 960; size += 16)
+	for (size_t size = 16; size <= 960; size += 16) {
+		take(1, size); /* stays: the bin of a size that the program has no block of may be emptied for another */
 		give_back(take(2000, size));
+	}
 	return (long)take((size_t)count, 1000);
 }
 
