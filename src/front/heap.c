@@ -272,11 +272,12 @@ static void *take_own_list(struct heap *h, struct slab *s) {
 
 /* Carves the next blocks of the slab: one to hand out, the others for the bin. */
 static void *carve(struct heap *h, struct slab *s, bool *zerop) {
-	unsigned n = policy_carve(s->sc, bin_wants(h, s->sc), s->is_resident);
+	size_t carved = (size_t)s->carved * s->block_size, touched = slab_touched(s);
+	unsigned n = policy_carve(s->sc, bin_wants(h, s->sc), touched - min_size(carved, touched));
 	if (secure_has_canaries())
 		n = h->classes[s->sc].end != NULL ? (unsigned)max_size(n, SHUFFLED) : 1;
 	n = (unsigned)min_size(n, (size_t)(s->capacity - s->carved));
-	uintptr_t first = s->base + (size_t)s->carved * s->block_size;
+	uintptr_t first = s->base + carved;
 	__atomic_store_n(&s->carved, (uint16_t)(s->carved + n), __ATOMIC_RELAXED);
 	s->used += (uint16_t)n;
 	COUNT(h->count.refill_carve);

@@ -17,7 +17,7 @@ enum {
 };
 
 HAK_NOINLINE static void *take_from(struct heap *h, unsigned sc, struct slab *s) {
-	void *p = bin_fill_holes(h, sc, s, policy_carve(sc, bin_wants(h, sc), false));
+	void *p = bin_fill_holes(h, sc, s, policy_carve(sc, bin_wants(h, sc), 0));
 	heap_file_mosaic(h, s);
 	if (p != NULL)
 		COUNT(h->count.refill_hole);

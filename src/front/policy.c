@@ -177,9 +177,9 @@ static bool is_c7(unsigned sc) {
 	return policy_band(sc) == LAST_BAND;
 }
 
-unsigned policy_carve(unsigned sc, unsigned wanted, bool is_resident) {
+unsigned policy_carve(unsigned sc, unsigned wanted, size_t resident) {
 	if (HAK_UNLIKELY(hak_settings.bind_c7 < 2) && is_c7(sc))
 		return 1;
-	size_t n = is_resident ? wanted : min_size(CARVE_BYTES / hak_size_classes[sc].size, wanted);
-	return (unsigned)max_size(n, 1);
+	size_t n = max_size(CARVE_BYTES, resident) / hak_size_classes[sc].size;
+	return (unsigned)max_size(min_size(n, wanted), 1);
 }

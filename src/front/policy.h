@@ -70,7 +70,7 @@ unsigned policy_array_length(unsigned sc, unsigned capacity);
 /* Blocks to add to a bin that is too small; they count as grown. */
 unsigned policy_growth(struct policy *p, unsigned sc, unsigned capacity);
 
-/* Blocks to carve at a time, of those that are wanted, out of memory that is resident or not. */
-unsigned policy_carve(unsigned sc, unsigned wanted, bool is_resident);
+/* Blocks to carve at a time, of those that are wanted, where the next `resident` bytes are. */
+unsigned policy_carve(unsigned sc, unsigned wanted, size_t resident);
 
 #endif

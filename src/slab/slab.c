@@ -106,8 +106,9 @@ static void harden(struct slab *s) {
 }
 
 HAK_COLD void slab_populate(struct slab *s) {
-	if (s->fresh_is_zero && !s->has_guard && hak_settings.purge_delay_ms > 0 && !purge_is_discreet())
-		s->is_resident = os_populate((void *)s->base, align_up((size_t)s->capacity * s->block_size, os_facts.page_size));
+	if (s->fresh_is_zero && !s->has_guard && hak_settings.purge_delay_ms > 0 && !purge_is_discreet() &&
+	    os_populate((void *)s->base, align_up((size_t)s->capacity * s->block_size, os_facts.page_size)))
+		s->touched = GRANULE / TOUCHED_UNIT;
 }
 
 struct slab *slab_new(unsigned sc, bool is_first) {
@@ -125,7 +126,7 @@ struct slab *slab_new(unsigned sc, bool is_first) {
 	s->base = (uintptr_t)span.base;
 	s->ss = span.ss;
 	s->fresh_is_zero = span.zero;
-	s->is_resident = !span.zero;
+	s->touched = span.zero ? 0 : *superslab_touched(span.ss, s->base); /* mapped alone it is zero */
 	s->free = slab_end(s);
 	s->free_count = s->used = s->carved = s->left_remote = 0;
 	s->is_cold = false;
@@ -161,8 +162,11 @@ void slab_delete(struct slab *s) {
 	bool mosaic = slab_mosaic(s) != NULL;
 	struct span span = span_of(s);
 	span.last_size = mosaic ? 0 : s->block_size;
+	size_t carved = s->carved * (size_t)s->block_size;
+	if (s->ss != NULL)
+		*superslab_touched(s->ss, s->base) = (uint8_t)max_size(s->touched, (carved + TOUCHED_UNIT - 1) / TOUCHED_UNIT);
 	/* What was never carved is as clean as it was at the start. */
-	size_t touched = s->fresh_is_zero ? s->carved * (size_t)s->block_size : GRANULE - span.idle;
+	size_t dirty = s->fresh_is_zero ? carved : GRANULE - span.idle;
 	/* A descriptor that is handed out anew must not look like this slab before it is filled in: a
 	   fork child goes by what it says. Relaxed: the slab is ours alone. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
@@ -172,7 +176,7 @@ void slab_delete(struct slab *s) {
 	bool usable = drop_guard(s);
 	put_descriptor(s);
 	if (usable)
-		span_free(&span, touched);
+		span_free(&span, dirty);
 }
 
 HAK_COLD void slab_forget(struct slab *s) {

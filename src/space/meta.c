@@ -43,7 +43,7 @@ static void guard_ends(uintptr_t start, uintptr_t end) {
 	os_protect((void *)(end - os_facts.page_size), os_facts.page_size, false);
 }
 
-static void guard_locked(void) {
+HAK_COLD static void guard_locked(void) {
 	if (meta.is_guarded)
 		return;
 	meta.is_guarded = true;

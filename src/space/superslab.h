@@ -32,6 +32,7 @@ struct superslab {
 	struct list_node by_dirty;   /* likewise of its longest run of dirty granules */
 	struct queue_node dirty_link; /* in the dirty queue iff `queued` */
 	uint32_t hollow;             /* bytes of dirty granules that no block touched, about */
+	uint8_t touched[SUPERSLAB_GRANULES]; /* what a dirty granule's last slab says, see superslab_touched */
 	bool queued;
 	bool regretted;              /* its last purge was */
 	bool huge;                   /* asked for huge pages: for dense spans only */
@@ -58,6 +59,14 @@ enum span_use { SPAN_DENSE, SPAN_ROOMY };
 /* 1..SUPERSLAB_GRANULES granules, tagged TAG_FREE, for blocks of `size` bytes, if that is known, else 0. False: out of
    memory. Thread-safe. */
 bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span);
+
+enum { TOUCHED_UNIT = 4096 };
+
+/* How much of a granule, from its beginning, slabs have touched since it was clean, about; in TOUCHED_UNIT. It says so for
+   the next slab only. Whoever has the granule. */
+HAK_INLINE uint8_t *superslab_touched(struct superslab *ss, uintptr_t granule) {
+	return &ss->touched[(granule - ss->base) / (SUPERSLAB / SUPERSLAB_GRANULES)];
+}
 
 /* Bytes of whole pages at the end of a span that blocks of `size` > 0 bytes leave unused; 0 if they are not worth a
    system call. */

@@ -72,7 +72,7 @@ static unsigned whole_slabs(unsigned sc)
 		const struct slab *s = fixture_slab_of(all[i]);
 		bool is_whole = fixture_is_whole(s);
 		unsigned wanted = (unsigned)min_size(heap->classes[sc].capacity / 2u, capacity);
-		assert_int_equal(s->carved, policy_carve(sc, wanted, is_whole));
+		assert_int_equal(s->carved, policy_carve(sc, wanted, is_whole ? GRANULE : 0));
 		whole |= (unsigned)is_whole << i / capacity;
 	}
 	for (unsigned i = 0; i < WHOLE_SLABS * capacity; i++)
@@ -147,7 +147,7 @@ static void refill_first_makes_slab_and_carves(void **state)
 	assert_int_equal(heap->count.refill_carve - before.refill_carve, 1);
 	assert_int_equal(pagemap_tag((uintptr_t)p), heap->tag | SC << SC_CODE_SHIFT);
 	assert_int_equal(fixture_slab_of((uintptr_t)p)->carved,
-		policy_carve(SC, heap->classes[SC].capacity / 2u, false));
+		policy_carve(SC, heap->classes[SC].capacity / 2u, 0));
 	fixture_send_home(heap, (uintptr_t)p);
 }
 
@@ -187,6 +187,40 @@ static void refill_from_dirty_memory_clears_link(void **state)
 	/* And its pages are there already, so as many blocks are carved as the bin wants. */
 	assert_int_equal(fixture_slab_of(block)->carved, heap->classes[SC].capacity / 2u);
 	fixture_send_home(heap, block);
+}
+
+/* Takes the first `n` blocks of the class; what was carved for them. They are gone then, and their slab. */
+static unsigned carved_for(unsigned n)
+{
+	take(0, n);
+	unsigned carved = fixture_slab_of(blocks[0])->carved;
+	push_home(0, n);
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
+	return carved;
+}
+
+/* A granule that was in use before is resident only as far as it was touched: there alone more than a page is carved. */
+static void refill_from_dirty_memory_carves_what_was_touched(void **state)
+{
+	enum { PAGE = 4 }; /* blocks */
+	unsigned half = heap->classes[SC].capacity / 2u;
+
+	purge_all(0);
+	assert_int_equal(carved_for(1), PAGE);
+	assert_int_equal(carved_for(1), PAGE);
+	assert_int_equal(carved_for(PAGE + 1), 2 * PAGE);
+	assert_int_equal(carved_for(1), 2 * PAGE);
+	assert_int_equal(carved_for(2 * PAGE + 1), 3 * PAGE);
+	assert_int_equal(carved_for(PER_SLAB), PER_SLAB);
+	assert_int_equal(carved_for(1), half);
+	assert_int_equal(carved_for(half + 1), 2 * half);
+	purge_all(0);
+	assert_int_equal(carved_for(1), PAGE);
+	/* Each granule by itself. */
+	carved_for(PER_SLAB + 1);
+	for (unsigned i = 0; i <= PER_SLAB; i += PER_SLAB)
+		assert_int_equal(*superslab_touched(*superslab_all(), align_down(blocks[i], GRANULE)), i == 0 ? GRANULE / 4096 : 1);
 }
 
 static void refill_from_own_list_takes_half_a_bin(void **state)
@@ -789,6 +823,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(refill_first_makes_slab_and_carves, start, end),
 		cmocka_unit_test_setup_teardown(refill_any_class_blocks_apart, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_dirty_memory_clears_link, start, end),
+		cmocka_unit_test_setup_teardown(refill_from_dirty_memory_carves_what_was_touched, start, end),
 		cmocka_unit_test_setup_teardown(block_in_bin_looks_free_hidden_or_not, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_own_list_takes_half_a_bin, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_others_stays_a_list, start, end),

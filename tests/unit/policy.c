@@ -250,12 +250,14 @@ static void carve_any_class_at_most_page_and_bin(void **state)
 {
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		for (unsigned capacity = 8; capacity <= 256; capacity *= 2) {
-			unsigned n = policy_carve(sc, capacity, false);
+			unsigned n = policy_carve(sc, capacity, 0);
 			assert_in_range(n, 1, capacity);
 			assert_true(n == 1 || n * hak_size_classes[sc].size <= 4096);
-			assert_int_equal(policy_carve(sc, capacity, true), capacity);
+			size_t size = hak_size_classes[sc].size;
+			assert_int_equal(policy_carve(sc, capacity, capacity * size), capacity);
+			assert_int_equal(policy_carve(sc, capacity, 4096 + size), n < capacity ? (4096 + size) / size : n);
 		}
-	assert_true(policy_carve(1, 64, false) > 1);
+	assert_true(policy_carve(1, 64, 0) > 1);
 }
 
 static void carve_one_by_one_where_set(void **state)
@@ -264,7 +266,7 @@ static void carve_one_by_one_where_set(void **state)
 		hak_settings.bind_c7 = mode;
 		for (unsigned sc = 1; sc < SC_COUNT; sc++)
 			for (int is_resident = 0; is_resident < 2 && policy_band(sc) != 0; is_resident++)
-				assert_int_equal(policy_carve(sc, 64, is_resident) == 1, policy_band(sc) == 7 && mode < 2);
+				assert_int_equal(policy_carve(sc, 64, is_resident ? 65536 : 0) == 1, policy_band(sc) == 7 && mode < 2);
 	}
 }
 
