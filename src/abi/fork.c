@@ -103,6 +103,7 @@ void fork_prepare(void) {
 void fork_child(void) {
 	struct heap *mine = hak_tcache.heap;
 	bool interrupted = is_interrupted(!was_threaded);
+	hak_touch_era ^= 1;
 	background_after_fork();
 	if (interrupted && mine != NULL)
 		lifecycle_forsake_heap();

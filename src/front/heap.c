@@ -185,11 +185,11 @@ static struct slab *take_ready(struct heap_class *hc) {
 	return s;
 }
 
-/* Is the heap going to use all of the slab, the newest of its class? Mid blocks may leave pages unused: theirs is made
+/* Is the heap going to use all of a new slab of the class? Mid blocks may leave pages unused: theirs is made
    resident only where that was so a second ago. */
-static bool is_to_be_filled(const struct slab *s) {
+static bool is_to_be_filled(const struct heap_class *hc, const struct slab *s) {
 	unsigned others = 0, enough = s->was_lately ? 1 : FILLED_FROM;
-	for (const struct list_node *at = s->all.next; at != NULL && others < enough; at = at->next)
+	for (const struct list_node *at = hc->all.first; at != NULL && others < enough; at = at->next)
 		others++;
 	return others == enough && (s->was_lately || s->block_size <= SC_SMALL_MAX);
 }
@@ -200,6 +200,8 @@ struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	struct slab *s = slab_new(sc, h->classes[sc].all.first == NULL);
 	if (s == NULL)
 		return NULL;
+	if (is_to_be_filled(&h->classes[sc], s))
+		slab_populate(s);
 	/* Relaxed: nobody has a block of it yet, and the tag releases it with the rest of the
 	   descriptor to whoever finds the tag. */
 	atomic_store_explicit(&s->owner, &h->inbox, memory_order_relaxed);
@@ -208,8 +210,6 @@ struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	policy_note_lock(&h->policy, sc);
 	heap_log_slab(h, sc, "takes a fresh one");
 	heap_add_slab(h, s);
-	if (is_to_be_filled(s))
-		slab_populate(s);
 	if (s->has_canaries)
 		secure_prepare_slab(s);
 	return s;
@@ -272,7 +272,7 @@ static void *take_own_list(struct heap *h, struct slab *s) {
 
 /* Carves the next blocks of the slab: one to hand out, the others for the bin. */
 static void *carve(struct heap *h, struct slab *s, bool *zerop) {
-	size_t carved = (size_t)s->carved * s->block_size, touched = slab_touched(s);
+	size_t carved = (size_t)s->carved * s->block_size, touched = touched_bytes(s->touched);
 	unsigned n = policy_carve(s->sc, bin_wants(h, s->sc), touched - min_size(carved, touched));
 	if (secure_has_canaries())
 		n = h->classes[s->sc].end != NULL ? (unsigned)max_size(n, SHUFFLED) : 1;

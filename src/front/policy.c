@@ -180,6 +180,7 @@ static bool is_c7(unsigned sc) {
 unsigned policy_carve(unsigned sc, unsigned wanted, size_t resident) {
 	if (HAK_UNLIKELY(hak_settings.bind_c7 < 2) && is_c7(sc))
 		return 1;
-	size_t n = max_size(CARVE_BYTES, resident) / hak_size_classes[sc].size;
+	size_t size = hak_size_classes[sc].size, most = policy_initial_capacity(sc) / 2;
+	size_t n = max_size(CARVE_BYTES / size, min_size(resident / size, most));
 	return (unsigned)max_size(min_size(n, wanted), 1);
 }

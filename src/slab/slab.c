@@ -108,7 +108,7 @@ static void harden(struct slab *s) {
 HAK_COLD void slab_populate(struct slab *s) {
 	if (s->fresh_is_zero && !s->has_guard && hak_settings.purge_delay_ms > 0 && !purge_is_discreet() &&
 	    os_populate((void *)s->base, align_up((size_t)s->capacity * s->block_size, os_facts.page_size)))
-		s->touched = GRANULE / TOUCHED_UNIT;
+		s->touched = touched_note(GRANULE);
 }
 
 struct slab *slab_new(unsigned sc, bool is_first) {
@@ -164,7 +164,7 @@ void slab_delete(struct slab *s) {
 	span.last_size = mosaic ? 0 : s->block_size;
 	size_t carved = s->carved * (size_t)s->block_size;
 	if (s->ss != NULL)
-		*superslab_touched(s->ss, s->base) = (uint8_t)max_size(s->touched, (carved + TOUCHED_UNIT - 1) / TOUCHED_UNIT);
+		*superslab_touched(s->ss, s->base) = touched_note(max_size(carved, touched_bytes(s->touched)));
 	/* What was never carved is as clean as it was at the start. */
 	size_t dirty = s->fresh_is_zero ? carved : GRANULE - span.idle;
 	/* A descriptor that is handed out anew must not look like this slab before it is filled in: a

@@ -56,7 +56,7 @@ struct slab {
 	bool has_canaries : 1; /* its blocks end in canaries (front/canary.h); constant */
 	bool has_guard : 1;    /* its first page is inaccessible; constant */
 	bool was_lately : 1;   /* its memory, or some near it, was given back a moment before; constant */
-	uint8_t touched : 5;   /* of its memory, from the beginning, by those who had it before; in TOUCHED_UNIT; owner */
+	uint8_t touched : 5;   /* touched_note of those who had the granule before; constant */
 	bool in_use;           /* false: the descriptor is on the free list (under the slab lock) */
 	uint32_t number;       /* of the descriptor, from 0; constant */
 	struct superslab *ss;  /* where the granule came from; NULL: mapped alone */
@@ -133,13 +133,8 @@ HAK_INLINE void block_set_link(uintptr_t block, uintptr_t link) {
    has none of this class, and may never fill it, as most of a thousand threads do not. Thread-safe. */
 struct slab *slab_new(unsigned sc, bool is_first);
 
-/* Bytes at the slab's beginning that are resident though it may not have used them, as far as known. */
-HAK_INLINE size_t slab_touched(const struct slab *s) {
-	return s->touched * (size_t)TOUCHED_UNIT;
-}
-
-/* Makes all pages that the blocks of a fresh slab are going to lie on resident, by one call rather than
-   by a fault each: for an owner that is known to fill it. Not in a small heap, whose sandbox may forbid
+/* Makes all pages that the blocks of a fresh slab, which is not tagged yet, are going to lie on resident, by one call rather
+   than by a fault each: for an owner that is known to fill it. Not in a small heap, whose sandbox may forbid
    it, nor where memory is to be given back at once or never. */
 void slab_populate(struct slab *s);
 

@@ -71,7 +71,7 @@ static bool make_leaf_locked(uintptr_t addr) {
 }
 
 /* Does every granule have a leaf? If not and `make`, makes what is missing. */
-static bool covered(uintptr_t addr, uintptr_t end, bool make) {
+HAK_COLD static bool covered(uintptr_t addr, uintptr_t end, bool make) {
 	while (addr < end) {
 		uintptr_t i;
 		if (pagemap_near_index(addr) < LEAF_GRANULES) {
@@ -85,7 +85,7 @@ static bool covered(uintptr_t addr, uintptr_t end, bool make) {
 	return true;
 }
 
-bool pagemap_cover(uintptr_t addr, size_t granules) {
+HAK_COLD bool pagemap_cover(uintptr_t addr, size_t granules) {
 	uintptr_t end = addr + (granules << GRANULE_SHIFT);
 	if (PAGEMAP_LOAD(&hak_near_base) != 0 && covered(addr, end, false))
 		return true;

@@ -19,6 +19,7 @@ enum {
 };
 
 struct space_stats hak_space;
+HAK_AT_START uint8_t hak_touch_era;
 
 /* SuperSlabs by the length of a run of granules; [0] is not used. */
 struct run_index {

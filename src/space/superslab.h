@@ -32,7 +32,7 @@ struct superslab {
 	struct list_node by_dirty;   /* likewise of its longest run of dirty granules */
 	struct queue_node dirty_link; /* in the dirty queue iff `queued` */
 	uint32_t hollow;             /* bytes of dirty granules that no block touched, about */
-	uint8_t touched[SUPERSLAB_GRANULES]; /* what a dirty granule's last slab says, see superslab_touched */
+	uint8_t touched[SUPERSLAB_GRANULES]; /* what a dirty granule's last slab says: touched_note */
 	bool queued;
 	bool regretted;              /* its last purge was */
 	bool huge;                   /* asked for huge pages: for dense spans only */
@@ -60,10 +60,20 @@ enum span_use { SPAN_DENSE, SPAN_ROOMY };
    memory. Thread-safe. */
 bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span);
 
-enum { TOUCHED_UNIT = 4096 };
+enum { TOUCHED_UNIT = 8192 };
 
-/* How much of a granule, from its beginning, slabs have touched since it was clean, about; in TOUCHED_UNIT. It says so for
-   the next slab only. Whoever has the granule. */
+/* How much of a granule, from its beginning, slabs have touched since it was clean, about, and whether that was before a
+   fork: a page that a process shares with its parent costs as much as a new one when it is written to. 0: none. (After two
+   forks it passes for its own again.) */
+extern HAK_HIDDEN uint8_t hak_touch_era; /* 0 or 1 */
+HAK_INLINE uint8_t touched_note(size_t bytes) {
+	return (uint8_t)(bytes / TOUCHED_UNIT << 1 | hak_touch_era);
+}
+HAK_INLINE size_t touched_bytes(uint8_t note) {
+	return (note & 1) == hak_touch_era ? (note >> 1) * (size_t)TOUCHED_UNIT : 0;
+}
+
+/* The note of a granule, which is the caller's. */
 HAK_INLINE uint8_t *superslab_touched(struct superslab *ss, uintptr_t granule) {
 	return &ss->touched[(granule - ss->base) / (SUPERSLAB / SUPERSLAB_GRANULES)];
 }

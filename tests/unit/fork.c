@@ -62,6 +62,19 @@ static int status_of_child(void (*call)(void))
 	return status;
 }
 
+/* What a child finds resident it shares. Here libc calls the handlers, which are registered (abi/lifecycle.c). */
+static void child_is_of_another_era(void **state)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(hak_touch_era);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), !hak_touch_era);
+}
+
 /* fork_repair_if_due: as whoever asks for memory does first. */
 static void purge_and_end(void)
 {
@@ -102,6 +115,7 @@ static void child_that_returns_ends_the_purge(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(child_is_of_another_era),
 		cmocka_unit_test(child_that_does_not_return_purges),
 		cmocka_unit_test(child_that_returns_ends_the_purge),
 	};

@@ -185,7 +185,7 @@ static void refill_from_dirty_memory_clears_link(void **state)
 	assert_int_equal(block_link(block), 0);
 	assert_int_equal(((unsigned char *)block)[1000], 0xee);
 	/* And its pages are there already, so as many blocks are carved as the bin wants. */
-	assert_int_equal(fixture_slab_of(block)->carved, heap->classes[SC].capacity / 2u);
+	assert_int_equal(fixture_slab_of(block)->carved, policy_initial_capacity(SC) / 2);
 	fixture_send_home(heap, block);
 }
 
@@ -203,24 +203,50 @@ static unsigned carved_for(unsigned n)
 /* A granule that was in use before is resident only as far as it was touched: there alone more than a page is carved. */
 static void refill_from_dirty_memory_carves_what_was_touched(void **state)
 {
-	enum { PAGE = 4 }; /* blocks */
-	unsigned half = heap->classes[SC].capacity / 2u;
+	enum { PAGE = 4, UNIT = 8 }; /* blocks */
+	unsigned half = policy_initial_capacity(SC) / 2;
 
 	purge_all(0);
 	assert_int_equal(carved_for(1), PAGE);
 	assert_int_equal(carved_for(1), PAGE);
-	assert_int_equal(carved_for(PAGE + 1), 2 * PAGE);
-	assert_int_equal(carved_for(1), 2 * PAGE);
-	assert_int_equal(carved_for(2 * PAGE + 1), 3 * PAGE);
+	assert_int_equal(carved_for(PAGE + 1), UNIT);
+	assert_int_equal(carved_for(1), UNIT);
+	assert_int_equal(carved_for(UNIT + 1), UNIT + PAGE);
 	assert_int_equal(carved_for(PER_SLAB), PER_SLAB);
 	assert_int_equal(carved_for(1), half);
 	assert_int_equal(carved_for(half + 1), 2 * half);
+	/* A bin that has grown may not have done so for this thread. */
+	bin_resize(heap, SC, 4 * heap->classes[SC].capacity);
+	assert_int_equal(carved_for(1), half);
 	purge_all(0);
 	assert_int_equal(carved_for(1), PAGE);
 	/* Each granule by itself. */
 	carved_for(PER_SLAB + 1);
 	for (unsigned i = 0; i <= PER_SLAB; i += PER_SLAB)
-		assert_int_equal(*superslab_touched(*superslab_all(), align_down(blocks[i], GRANULE)), i == 0 ? GRANULE / 4096 : 1);
+		assert_int_equal(touched_bytes(*superslab_touched(*superslab_all(), align_down(blocks[i], GRANULE))),
+			i == 0 ? GRANULE : 0);
+}
+
+/* What a fork child has not touched itself it would have to copy. */
+static void refill_from_shared_memory_carves_a_page(void **state)
+{
+	enum { PAGE = 4 };
+
+	purge_all(0);
+	carved_for(PER_SLAB);
+	assert_int_not_equal(carved_for(1), PAGE);
+	hak_touch_era ^= 1;
+	assert_int_equal(carved_for(1), PAGE);
+	carved_for(PER_SLAB);
+	assert_int_not_equal(carved_for(1), PAGE);
+	/* Nor does a slab that it has from its parent help. */
+	take(0, 1);
+	hak_touch_era ^= 1;
+	take(1, fixture_slab_of(blocks[0])->carved);
+	unsigned carved = fixture_slab_of(blocks[0])->carved;
+	take(carved, carved + 1);
+	assert_int_equal(fixture_slab_of(blocks[0])->carved, carved + PAGE);
+	push_home(0, carved + 1);
 }
 
 static void refill_from_own_list_takes_half_a_bin(void **state)
@@ -824,6 +850,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(refill_any_class_blocks_apart, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_dirty_memory_clears_link, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_dirty_memory_carves_what_was_touched, start, end),
+		cmocka_unit_test_setup_teardown(refill_from_shared_memory_carves_a_page, start, end),
 		cmocka_unit_test_setup_teardown(block_in_bin_looks_free_hidden_or_not, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_own_list_takes_half_a_bin, start, end),
 		cmocka_unit_test_setup_teardown(refill_from_others_stays_a_list, start, end),
