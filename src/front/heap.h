@@ -40,7 +40,6 @@ struct heap_class {
 	bool hides_list;      /* the next of them takes the slow path */
 	bool overran;         /* since the last refill blocks went home because the bin was full */
 	uint8_t started;      /* blocks that holes_start has cut */
-	uint8_t recalls;      /* how often heap_recall took its slabs */
 	uint32_t samples;     /* requests that found the bin empty, and how many bytes they left unused in all; */
 	uint32_t waste;       /* both are halved before they overflow */
 };
@@ -110,6 +109,7 @@ struct heap {
 	struct watch *watch;     /* NULL: never was */
 	size_t slabs;            /* in the lists */
 	uint8_t sparse_class;    /* where the search for a sparse slab goes on */
+	uint8_t recalls;         /* times that heap_recall took slabs of a class, or tried to */
 	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
 	struct heap_class classes[SC_COUNT];
 	struct pocket pocket;    /* last: few processes use much of it */

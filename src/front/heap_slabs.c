@@ -15,8 +15,8 @@
 enum {
 	MOSAICS_KEPT = 4,              /* though empty */
 	RECALL_SLABS = 64,             /* a heap that has as many does not look for a few more */
-	RECALLED_LEAST = GRANULE / 4,  /* bytes carved of a class: less is soon carved again */
-	RECALLS_MOST = 8,              /* of a class: one that came back so often will again */
+	RECALLED_LEAST = GRANULE / 4 * 3, /* bytes carved of a class: less is soon carved again, beside what others touched */
+	RECALLS_MOST = 32,             /* by a heap: what was recalled so often comes back */
 };
 
 /* The slab of a freed block that is not home yet; NULL: there is none, or no such block. */
@@ -93,12 +93,11 @@ void heap_delete_if_empty(struct heap *h, struct slab *s) {
 
 /* ---- classes that wait ---- */
 
-/* Has the program none of the class's blocks, though enough of them were carved? */
+/* Has the program none of the class's blocks, though enough of them were carved? (The bin may have some of mosaics, and
+   then the answer be wrong.) */
 static bool is_waiting(const struct heap *h, unsigned sc) {
 	const struct heap_class *hc = &h->classes[sc];
 	size_t used = 0, carved = 0, cached = bin_count(h, sc) + hc->listed;
-	if (hc->recalls == RECALLS_MOST)
-		return false;
 	for (struct list_node *n = hc->all.first; n != NULL && used <= cached; n = n->next) {
 		const struct slab *s = slab_of_all_node(n);
 		used += s->used;
@@ -107,13 +106,19 @@ static bool is_waiting(const struct heap *h, unsigned sc) {
 	return used == cached && carved * hak_size_classes[sc].size >= RECALLED_LEAST;
 }
 
+/* Would slabs that are given up stay resident, without system calls? */
+static bool is_worth_recalling(void) {
+	return hak_settings.empty_reuse && hak_settings.use_superslab && hak_settings.purge_delay_ms != 0 &&
+		hak_settings.secure == 0;
+}
+
 void heap_recall(struct heap *h) {
-	if (h->slabs >= RECALL_SLABS || !hak_settings.empty_reuse || purge_pending())
+	if (h->slabs >= RECALL_SLABS || h->recalls == RECALLS_MOST || purge_pending() || !is_worth_recalling())
 		return;
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
 		if (!is_waiting(h, sc))
 			continue;
-		h->classes[sc].recalls++;
+		h->recalls++;
 		bin_flush(h, sc);
 		for_each_of_class(h, sc, heap_delete_if_empty);
 		return;

@@ -25,7 +25,8 @@ void heap_delete_slab(struct heap *h, struct slab *s);
 /* Leaves the heap's lists and is deleted if all its blocks are home. */
 void heap_delete_if_empty(struct heap *h, struct slab *s);
 
-/* Before a small heap touches new memory: the slabs of a class whose blocks all wait in the bin serve any class. */
+/* Before a small heap touches new memory: the slabs of a class whose blocks all wait in the bin are deleted, if what they
+   lie on stays resident and serves any class. */
 void heap_recall(struct heap *h);
 
 /* Says what became of a slab of class `sc`, with the setting tiny_warm_log. */

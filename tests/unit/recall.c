@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a small heap does before it touches new memory: slabs of classes that the program has no blocks of serve others. */
+/* What a small heap does before it touches new memory: slabs of a class that the program has no blocks of serve others. */
 #include "front/heap_slabs.h"
 
 #include "base/settings.h"
@@ -13,8 +13,8 @@ enum {
 	SC = 32, PER_SLAB = 64, /* 1 KiB blocks */
 	NEXT = 30,              /* of the class that wants memory */
 	MOST = 64,              /* slabs of a heap that looks */
-	TIMES = 8,              /* a class is recalled */
-	LEAST = 16,             /* blocks that must have been carved */
+	TIMES = 32,             /* classes are recalled */
+	LEAST = 48,             /* blocks that must have been carved */
 };
 
 static struct bin bins[SC_COUNT], other_bins[SC_COUNT];
@@ -26,8 +26,8 @@ static int start(void **state)
 	purge_all(0);
 	heap = heap_acquire(bins, false);
 	other = heap_acquire(other_bins, false);
-	for (unsigned sc = 1; heap != NULL && sc < SC_COUNT; sc++)
-		heap->classes[sc].recalls = 0;
+	if (heap != NULL)
+		heap->recalls = 0; /* it may be one that has learnt */
 	return heap != NULL && other != NULL && hak_space.live == 0 && !purge_pending() ? 0 : -1;
 }
 
@@ -35,7 +35,9 @@ static int end(void **state)
 {
 	heap_retire(heap);
 	heap_retire(other);
-	hak_settings.empty_reuse = true;
+	hak_settings.empty_reuse = hak_settings.use_superslab = true;
+	hak_settings.purge_delay_ms = 1000;
+	hak_settings.secure = 0;
 	return hak_space.live == 0 ? 0 : -1;
 }
 
@@ -130,7 +132,7 @@ static void blocks_that_others_freed_wait_too(void **state)
 
 static void class_hardly_begun_keeps_its_slab(void **state)
 {
-	for (unsigned n = LEAST / 2; n <= LEAST; n += LEAST / 2) {
+	for (unsigned n = LEAST - 4; n <= LEAST; n += 4) {
 		take(n);
 		uintptr_t base = fixture_slab_of(blocks[0])->base;
 		assert_int_equal(fixture_slab_of(blocks[0])->carved, n);
@@ -161,17 +163,17 @@ static void larger_heap_does_not_look(void **state)
 	take(PER_SLAB);
 	uintptr_t base = fixture_slab_of(blocks[0])->base;
 	give(0, PER_SLAB);
-	heap->classes[SC].recalls = TIMES;
+	heap->recalls = TIMES;
 	unsigned sc = SC + 1, n = 0;
 	for (; heap->slabs < MOST; n++)
 		more[n] = fixture_take(heap, sc);
-	heap->classes[SC].recalls = 0;
+	heap->recalls = 0;
 	assert_false(next_uses(base, 1));
 	for (unsigned i = 0; i < n; i++)
 		fixture_send_home(heap, more[i]);
 }
 
-static void class_that_comes_back_often_is_left_alone(void **state)
+static void classes_that_come_back_often_are_left_alone(void **state)
 {
 	for (unsigned i = 0; i <= TIMES; i++) {
 		take(PER_SLAB);
@@ -181,13 +183,27 @@ static void class_that_comes_back_often_is_left_alone(void **state)
 	}
 }
 
-static void empty_slabs_that_are_not_to_be_reused_stay(void **state)
+/* Would the program's memory come back by a system call, or not for others? Not while it is being asked for. */
+static void class_keeps_its_slab_where_that_gains_nothing(void **state)
 {
-	hak_settings.empty_reuse = false;
-	take(PER_SLAB);
-	uintptr_t base = fixture_slab_of(blocks[0])->base;
-	give(0, PER_SLAB);
-	assert_false(next_uses(base, 1));
+	for (unsigned i = 0; i < 5; i++) {
+		take(PER_SLAB);
+		uintptr_t base = fixture_slab_of(blocks[0])->base;
+		give(0, PER_SLAB);
+		hak_settings.empty_reuse = i != 0;
+		hak_settings.purge_delay_ms = i == 1 ? 0 : 1000;
+		hak_settings.secure = i == 2;
+		hak_settings.use_superslab = i != 3;
+		uintptr_t block = fixture_take(heap, NEXT);
+		hak_settings.purge_delay_ms = 1000;
+		hak_settings.secure = 0;
+		hak_settings.use_superslab = hak_settings.empty_reuse = true;
+		assert_int_equal(fixture_slab_of(block)->base == base, i == 4);
+		assert_int_equal(slabs_of(SC), i != 4);
+		fixture_send_home(heap, block);
+		heap_flush(heap);
+		purge_all(0);
+	}
 }
 
 int main(void)
@@ -200,8 +216,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(class_hardly_begun_keeps_its_slab, start, end),
 		cmocka_unit_test_setup_teardown(dirty_memory_comes_first, start, end),
 		cmocka_unit_test_setup_teardown(larger_heap_does_not_look, start, end),
-		cmocka_unit_test_setup_teardown(class_that_comes_back_often_is_left_alone, start, end),
-		cmocka_unit_test_setup_teardown(empty_slabs_that_are_not_to_be_reused_stay, start, end),
+		cmocka_unit_test_setup_teardown(classes_that_come_back_often_are_left_alone, start, end),
+		cmocka_unit_test_setup_teardown(class_keeps_its_slab_where_that_gains_nothing, start, end),
 	};
 
 	return UNIT_RUN(tests);
