@@ -180,7 +180,8 @@ static bool is_c7(unsigned sc) {
 unsigned policy_carve(unsigned sc, unsigned wanted, size_t resident) {
 	if (HAK_UNLIKELY(hak_settings.bind_c7 < 2) && is_c7(sc))
 		return 1;
-	size_t size = hak_size_classes[sc].size, most = policy_initial_capacity(sc) / 2;
-	size_t n = max_size(CARVE_BYTES / size, min_size(resident / size, most));
+	size_t size = hak_size_classes[sc].size, n = CARVE_BYTES / size;
+	if (resident > CARVE_BYTES)
+		n = max_size(n, min_size(resident / size, policy_initial_capacity(sc) / 2));
 	return (unsigned)max_size(min_size(n, wanted), 1);
 }
