@@ -9,7 +9,8 @@
  *   free, clean            free = 1, zero = 1     reads as zero, costs no memory
  *   being purged           free = 0, and counted in no mask; in use by the purger
  *
- * Everything here is under the space lock (space_lock), which guards all SuperSlabs together.
+ * Everything here is under the space lock (space_lock), which guards all SuperSlabs together, but what says
+ * otherwise: `touched` of a granule in use is its user's, and the lock under which it changes hands orders it.
  * Lock order: slab pool, then slab descriptors, then space, then page map, then metadata.
  */
 #ifndef HAK_SPACE_SUPERSLAB_H
@@ -38,6 +39,24 @@ struct superslab {
 	bool huge;                   /* asked for huge pages: for dense spans only */
 };
 
+enum { TOUCHED_UNIT = 8192 }; /* bytes */
+
+/* How much of a granule, from its beginning, slabs have touched since it was clean, about, and whether that was before a
+   fork: a page that a process shares with its parent costs as much as a new one when it is written to. 0: none. (After two
+   forks it passes for its own again.) */
+extern HAK_HIDDEN uint8_t hak_touch_era; /* 0 or 1 */
+HAK_INLINE uint8_t touched_note(size_t bytes) {
+	return (uint8_t)(bytes / TOUCHED_UNIT << 1 | hak_touch_era);
+}
+HAK_INLINE size_t touched_bytes(uint8_t note) {
+	return (note & 1) == hak_touch_era ? (note >> 1) * (size_t)TOUCHED_UNIT : 0;
+}
+
+/* The note of a granule, which is the caller's. */
+HAK_INLINE uint8_t *superslab_touched(struct superslab *ss, uintptr_t granule) {
+	return &ss->touched[(granule - ss->base) / (SUPERSLAB / SUPERSLAB_GRANULES)];
+}
+
 /* A run of granules as it is handed out and taken back. */
 struct span {
 	void *base;
@@ -59,24 +78,6 @@ enum span_use { SPAN_DENSE, SPAN_ROOMY };
 /* 1..SUPERSLAB_GRANULES granules, tagged TAG_FREE, for blocks of `size` bytes, if that is known, else 0. False: out of
    memory. Thread-safe. */
 bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span);
-
-enum { TOUCHED_UNIT = 8192 };
-
-/* How much of a granule, from its beginning, slabs have touched since it was clean, about, and whether that was before a
-   fork: a page that a process shares with its parent costs as much as a new one when it is written to. 0: none. (After two
-   forks it passes for its own again.) */
-extern HAK_HIDDEN uint8_t hak_touch_era; /* 0 or 1 */
-HAK_INLINE uint8_t touched_note(size_t bytes) {
-	return (uint8_t)(bytes / TOUCHED_UNIT << 1 | hak_touch_era);
-}
-HAK_INLINE size_t touched_bytes(uint8_t note) {
-	return (note & 1) == hak_touch_era ? (note >> 1) * (size_t)TOUCHED_UNIT : 0;
-}
-
-/* The note of a granule, which is the caller's. */
-HAK_INLINE uint8_t *superslab_touched(struct superslab *ss, uintptr_t granule) {
-	return &ss->touched[(granule - ss->base) / (SUPERSLAB / SUPERSLAB_GRANULES)];
-}
 
 /* Bytes of whole pages at the end of a span that blocks of `size` > 0 bytes leave unused; 0 if they are not worth a
    system call. */

@@ -68,6 +68,14 @@ void fixture_send_home(struct heap *h, uintptr_t block)
 	heap_send_home(h, slab_class_at(fixture_slab_of(block), block), &entry, &entry + 1);
 }
 
+void fixture_free(struct heap *h, unsigned sc, uintptr_t block)
+{
+	if (bin_push(&h->bins[sc], (void *)block))
+		return;
+	assert_true(bin_make_room(h, sc));
+	assert_true(bin_push(&h->bins[sc], (void *)block));
+}
+
 void fixture_write(struct message *m, struct heap *to, const uintptr_t *blocks, unsigned count)
 {
 	message_open(m, &to->inbox, to->tag);

@@ -30,6 +30,10 @@ uintptr_t fixture_take(struct heap *h, unsigned sc);
 /* Puts a block of one of the heap's slabs on the slab's own list. */
 void fixture_send_home(struct heap *h, uintptr_t block);
 
+/* Frees a block of class `sc` of the heap's own as free does: into the bin, of which the older half goes home if it is
+   full. */
+void fixture_free(struct heap *h, unsigned sc, uintptr_t block);
+
 /* Sends blocks to a heap in a message, which is FREE. */
 void fixture_send(struct message *m, struct heap *to, const uintptr_t *blocks, unsigned count);
 

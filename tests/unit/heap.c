@@ -110,18 +110,9 @@ static void free_remotely(unsigned from, unsigned to)
 	outbox_flush(&other->outbox);
 }
 
-/* As free does. */
-static void free_in(unsigned sc, uintptr_t block)
-{
-	if (bin_push(&bins[sc], (void *)block))
-		return;
-	assert_true(bin_make_room(heap, sc));
-	assert_true(bin_push(&bins[sc], (void *)block));
-}
-
 static void free_here(uintptr_t block)
 {
-	free_in(SC, block);
+	fixture_free(heap, SC, block);
 }
 
 static void acquired_heap_has_empty_bins(void **state)
@@ -451,7 +442,7 @@ static void bin_of_smallest_blocks_grows_to_hold_a_batch(void **state)
 		for (unsigned i = 0; i < BATCH; i++)
 			batch[i] = fixture_take(heap, SMALLEST);
 		for (unsigned i = 0; i < BATCH; i++)
-			free_in(SMALLEST, batch[i]);
+			fixture_free(heap, SMALLEST, batch[i]);
 	}
 	assert_int_equal(heap->count.bin_overflow, overflows);
 	assert_in_range(heap->classes[SMALLEST].capacity, BATCH, 2 * BATCH);

@@ -31,13 +31,18 @@ static int start(void **state)
 	return heap != NULL && other != NULL && hak_space.live == 0 && !purge_pending() ? 0 : -1;
 }
 
+static void set_usual(void)
+{
+	hak_settings.empty_reuse = hak_settings.use_superslab = true;
+	hak_settings.purge_delay_ms = 1000;
+	hak_settings.secure = 0;
+}
+
 static int end(void **state)
 {
 	heap_retire(heap);
 	heap_retire(other);
-	hak_settings.empty_reuse = hak_settings.use_superslab = true;
-	hak_settings.purge_delay_ms = 1000;
-	hak_settings.secure = 0;
+	set_usual();
 	return hak_space.live == 0 ? 0 : -1;
 }
 
@@ -50,8 +55,7 @@ static void take(unsigned n)
 static void give(unsigned from, unsigned to)
 {
 	for (unsigned i = from; i < to; i++)
-		if (!bin_push(&bins[SC], (void *)blocks[i]))
-			assert_true(bin_make_room(heap, SC) && bin_push(&bins[SC], (void *)blocks[i]));
+		fixture_free(heap, SC, blocks[i]);
 }
 
 static unsigned slabs_of(unsigned sc)
@@ -144,14 +148,14 @@ static void class_hardly_begun_keeps_its_slab(void **state)
 static void dirty_memory_comes_first(void **state)
 {
 	take(PER_SLAB);
-	uintptr_t base = fixture_slab_of(blocks[0])->base, block = fixture_take(heap, NEXT);
+	uintptr_t block = fixture_take(heap, NEXT);
 	give(0, PER_SLAB);
 	fixture_send_home(heap, block);
 	bin_flush(heap, NEXT);
 	heap_for_each_slab(heap, heap_delete_if_empty);
 	take(PER_SLAB);
 	assert_true(purge_pending());
-	base = fixture_slab_of(blocks[0])->base;
+	uintptr_t base = fixture_slab_of(blocks[0])->base;
 	give(0, PER_SLAB);
 	assert_false(next_uses(base, 1));
 }
@@ -183,7 +187,7 @@ static void classes_that_come_back_often_are_left_alone(void **state)
 	}
 }
 
-/* Would the program's memory come back by a system call, or not for others? Not while it is being asked for. */
+/* Where what is given up would go to the system, be made accessible again, or stay in its class. */
 static void class_keeps_its_slab_where_that_gains_nothing(void **state)
 {
 	for (unsigned i = 0; i < 5; i++) {
@@ -195,9 +199,7 @@ static void class_keeps_its_slab_where_that_gains_nothing(void **state)
 		hak_settings.secure = i == 2;
 		hak_settings.use_superslab = i != 3;
 		uintptr_t block = fixture_take(heap, NEXT);
-		hak_settings.purge_delay_ms = 1000;
-		hak_settings.secure = 0;
-		hak_settings.use_superslab = hak_settings.empty_reuse = true;
+		set_usual();
 		assert_int_equal(fixture_slab_of(block)->base == base, i == 4);
 		assert_int_equal(slabs_of(SC), i != 4);
 		fixture_send_home(heap, block);
