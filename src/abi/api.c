@@ -7,7 +7,6 @@
 #include "abi/entry.h"
 #include "abi/fork.h"
 #include "abi/lifecycle.h"
-#include "observe/profile.h"
 #include "observe/sample.h"
 
 #define API HAK_EXPORT
@@ -131,26 +130,4 @@ API HAK_EVERYDAY int hak_owns(const void *ptr) {
 
 API int hak_trim(size_t keep) {
 	return entry_trim(keep);
-}
-
-/* ---- heap profile ---- */
-
-API int hak_profile_start(size_t mean) {
-	if (mean == 0 || mean > HAK_GIB)
-		return EINVAL;
-	lifecycle_init();
-	fork_repair_if_due();
-	int saved = errno;
-	bool done = sample_start(mean, NULL);
-	errno = saved;
-	return done ? 0 : sample_is_on() ? EBUSY : ENOMEM;
-}
-
-API void hak_profile_stop(void) {
-	fork_repair_if_due();
-	sample_stop();
-}
-
-API int hak_profile_write(const char *path) {
-	return profile_write(path);
 }

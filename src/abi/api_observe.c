@@ -9,6 +9,8 @@
 #include "base/bits.h"
 #include "hakmem.h"
 #include "observe/check.h"
+#include "observe/profile.h"
+#include "observe/sample.h"
 #include "observe/stats.h"
 #include "observe/visit.h"
 
@@ -84,4 +86,23 @@ API int hak_conf_check(const char *path,
                        void (*say)(void *arg, unsigned line, const char *text, const char *why), void *arg) {
 	begin();
 	return conf_check(path, say, arg);
+}
+
+API int hak_profile_start(size_t mean) {
+	if (mean == 0 || mean > HAK_GIB)
+		return EINVAL;
+	begin();
+	int saved = errno;
+	bool done = sample_start(mean, NULL);
+	errno = saved;
+	return done ? 0 : sample_is_on() ? EBUSY : ENOMEM;
+}
+
+API void hak_profile_stop(void) {
+	fork_repair_if_due();
+	sample_stop();
+}
+
+API int hak_profile_write(const char *path) {
+	return profile_write(path);
 }
