@@ -112,9 +112,9 @@ HAK_NOINLINE static void release_any(void *ptr, unsigned kind, const void *calle
 			watch_count(h, (uintptr_t)ptr);
 		sampling_look(h); /* what the thread was called for, if frees are quick again */
 	}
-	if (HAK_UNLIKELY(sample_has_blocks()))
-		sample_freed(h, ptr);
-	bool ours = free_block_as(h, ptr, kind);
+	/* Amid a slow path nothing is waited for, which this very thread might hold: rather is the block lost. */
+	bool may_wait = h == hak_tcache.heap;
+	bool ours = HAK_UNLIKELY(sample_has_blocks() && !sample_freed(h, ptr, may_wait)) || free_block_as(h, ptr, kind);
 	if (h != NULL) {
 		watch_look(h);
 		heap_leave(h);

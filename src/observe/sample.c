@@ -324,12 +324,13 @@ void sample_heap_block(struct heap *h, struct locked_heap *of, void *ptr, size_t
 		record(h, &b, size, caller);
 }
 
-void sample_freed(struct heap *h, const void *ptr) {
+bool sample_freed(struct heap *h, const void *ptr, bool may_wait) {
 	struct block b = { .by = NULL };
 	/* Relaxed: who frees the block has it from whoever was given it after it was entered. */
 	if (HAK_LIKELY(__atomic_load_n(chain_of((uintptr_t)ptr), __ATOMIC_RELAXED) == NULL))
-		return;
-	lock_acquire(&sample.lock);
+		return true;
+	if (!lock_try(&sample.lock) && !lock_acquire_slow(&sample.lock, may_wait))
+		return false;
 	for (struct block **at = chain_of((uintptr_t)ptr); *at != NULL; at = &(*at)->next)
 		if ((*at)->addr == (uintptr_t)ptr) {
 			b = **at;
@@ -339,10 +340,11 @@ void sample_freed(struct heap *h, const void *ptr) {
 	lock_release(&sample.lock);
 	if (b.by != NULL && b.by == h && h->sampling != NULL)
 		sampling_return(h, b.sc, b.mark);
+	return true;
 }
 
 void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, const void *caller) {
-	sample_freed(h, old);
+	sample_freed(h, old, true);
 	if (h != NULL && h->sampling != NULL)
 		sample_heap_block(h, NULL, ptr, size, caller);
 }

@@ -78,8 +78,9 @@ HAK_INLINE bool sample_has_blocks(void) {
 	return __atomic_load_n(&hak_sample_blocks, __ATOMIC_RELAXED) != NULL;
 }
 
-/* Any block of the program is about to be freed. With sample_has_blocks only. `h`: NULL or the thread's. */
-void sample_freed(struct heap *h, const void *ptr);
+/* Any block of the program is about to be freed. With sample_has_blocks only. `h`: NULL or the thread's. False: it
+   must live on, since it may be sampled, and `may_wait` is false, and somebody else at work here. */
+bool sample_freed(struct heap *h, const void *ptr, bool may_wait);
 
 /* The block, a large one, is `size` bytes from here on, at another place maybe. `h`: NULL or the thread's. */
 void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, const void *caller);

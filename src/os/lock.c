@@ -5,20 +5,23 @@
 
 enum { SPINS = 100 }; /* critical sections are shorter than a trip through the kernel */
 
-void lock_acquire_slow(struct lock *l) {
+bool lock_acquire_slow(struct lock *l, bool may_wait) {
 	for (int i = 0; i < SPINS; i++) {
 		os_pause();
 		if (atomic_load_explicit(&l->word, memory_order_relaxed) == 0 && lock_try(l))
-			return;
+			return true;
 	}
+	if (!may_wait)
+		return false;
 	/* Acquire as in lock_try. Taking it as 2 may cost one needless wake, never a lost one. */
 	while (atomic_exchange_explicit(&l->word, 2, memory_order_acquire) != 0)
 		os_wait(&l->word, 2);
+	return true;
 }
 
 void lock_acquire(struct lock *l) {
 	if (HAK_UNLIKELY(!lock_try(l)))
-		lock_acquire_slow(l);
+		lock_acquire_slow(l, true);
 }
 
 void lock_release(struct lock *l) {

@@ -16,8 +16,9 @@ struct lock {
 	_Atomic uint32_t word;
 };
 
-/* After lock_try has failed. */
-void lock_acquire_slow(struct lock *l);
+/* After lock_try has failed. False: it is held for longer than is usual, and `may_wait` is false, as in a signal
+   handler, which may have interrupted the thread that holds it. */
+bool lock_acquire_slow(struct lock *l, bool may_wait);
 
 HAK_INLINE bool lock_try(struct lock *l) {
 	/* Acquire: what the last holder wrote is seen. */

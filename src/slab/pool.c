@@ -12,7 +12,7 @@ static bool has_begun;
 static void enter(struct pool *p) {
 	bool waited = !lock_try(&p->lock);
 	if (waited)
-		lock_acquire_slow(&p->lock);
+		lock_acquire_slow(&p->lock, true);
 	if (HAK_STATS) {
 		p->counters.locks++;
 		p->counters.waits += waited;

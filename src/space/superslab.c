@@ -51,7 +51,7 @@ HAK_EVERYDAY struct lock *space_lock(void) {
 HAK_EVERYDAY void space_acquire(void) {
 	bool waited = !lock_try(&space.lock);
 	if (waited)
-		lock_acquire_slow(&space.lock);
+		lock_acquire_slow(&space.lock, true);
 	if (HAK_STATS) {
 		hak_space.locks++;
 		hak_space.waits += waited;

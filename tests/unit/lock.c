@@ -19,6 +19,16 @@ static void lock_held_try_fails(void **state)
 	lock_release(&lock);
 }
 
+static void lock_held_is_given_up_by_who_may_not_wait(void **state)
+{
+	lock_acquire(&lock);
+	assert_false(lock_acquire_slow(&lock, false));
+	lock_release(&lock);
+	assert_true(lock_acquire_slow(&lock, false));
+	assert_false(lock_try(&lock));
+	lock_release(&lock);
+}
+
 static void lock_reset_when_held_is_free(void **state)
 {
 	lock_acquire(&lock);
@@ -122,6 +132,7 @@ int main(void)
 		cmocka_unit_test(alone_until_a_thread_is_made),
 		cmocka_unit_test(thread_of_ours_shuts_out_too),
 		cmocka_unit_test(lock_held_try_fails),
+		cmocka_unit_test(lock_held_is_given_up_by_who_may_not_wait),
 		cmocka_unit_test(lock_reset_when_held_is_free),
 		cmocka_unit_test(lock_contended_one_inside),
 		cmocka_unit_test(lock_sleepers_all_woken),
