@@ -8,31 +8,21 @@
  * and $ORIGIN apply. Hence the assembly; a compiler makes a call of it at -O0.
  */
 #include <dlfcn.h>
-#include <stdatomic.h>
 
-#include "base/compiler.h"
+#include "abi/next.h"
 #include "observe/profile.h"
 
 typedef void *dlopen_fn(const char *, int);
 
-/* libc's dlopen. Relaxed: every thread finds the same. */
-static _Atomic(dlopen_fn *) real;
-
 static_assert(RTLD_DEEPBIND == 8, "the constant in the assembly below");
-
-#pragma weak dlsym
 
 dlopen_fn *hak_find_dlopen(void);
 __attribute__((used, visibility("hidden"))) dlopen_fn *hak_find_dlopen(void) {
 	/* Loads a library, which it may not amid loading another. */
 	if (profile_is_due())
 		profile_begin(NULL);
-	dlopen_fn *fn = atomic_load_explicit(&real, memory_order_relaxed);
-	if (fn == NULL && dlsym != NULL) {
-		*(void **)&fn = dlsym(RTLD_NEXT, "dlopen");
-		atomic_store_explicit(&real, fn, memory_order_relaxed);
-	}
-	return fn;
+	static _Atomic(void *) cached;
+	return (dlopen_fn *)next_definition(&cached, "dlopen");
 }
 
 #if defined(__x86_64__)

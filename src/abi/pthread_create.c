@@ -8,7 +8,6 @@
  * that waits for it hangs at its first allocation; it remains the way for threads that come to be
  * without us, libc's own for example (lifecycle.c).
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,6 +15,7 @@
 
 #include "abi/entry.h"
 #include "abi/lifecycle.h"
+#include "abi/next.h"
 #include "observe/profile.h"
 
 typedef int create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -28,13 +28,18 @@ struct start {
 	void *arg;
 };
 
+/* Out of line: it is called once a thread. */
+HAK_EVERYDAY HAK_NOINLINE static void release(struct start *start) {
+	entry_release(start);
+}
+
 HAK_EVERYDAY static void ended(void *unused) {
 	lifecycle_thread_exit();
 }
 
 HAK_EVERYDAY static struct start take(void *arg) {
 	struct start start = *(struct start *)arg;
-	entry_release(arg);
+	release(arg);
 	hak_tcache.exit_is_seen = true;
 	return start;
 }
@@ -67,21 +72,11 @@ HAK_EVERYDAY static struct start *new_start(struct start start) {
 	return s;
 }
 
-/* libc's function; looked up once. Relaxed: every thread finds the same. */
-static void *next(_Atomic(void *) *cached, const char *name) {
-	void *fn = atomic_load_explicit(cached, memory_order_relaxed);
-	if (fn == NULL) {
-		fn = dlsym(RTLD_NEXT, name);
-		atomic_store_explicit(cached, fn, memory_order_relaxed);
-	}
-	return fn;
-}
-
 HAK_EXPORT HAK_EVERYDAY int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                               void *(*routine)(void *), void *arg) {
 	HAK_EVERYDAY_CONST static const char name[] = "pthread_create";
 	static _Atomic(void *) cached;
-	create_fn *real = (create_fn *)next(&cached, name);
+	create_fn *real = (create_fn *)next_definition(&cached, name);
 	int saved = errno;
 	struct start *start = new_start((struct start){ .routine = routine, .arg = arg });
 	errno = saved;
@@ -89,18 +84,18 @@ HAK_EXPORT HAK_EVERYDAY int pthread_create(pthread_t *thread, const pthread_attr
 		return EAGAIN;
 	int error = real(thread, attr, run, start);
 	if (error != 0)
-		entry_release(start);
+		release(start);
 	return error;
 }
 
 HAK_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *arg) {
 	static _Atomic(void *) cached;
-	thrd_create_fn *real = (thrd_create_fn *)next(&cached, "thrd_create");
+	thrd_create_fn *real = (thrd_create_fn *)next_definition(&cached, "thrd_create");
 	struct start *start = new_start((struct start){ .c11_routine = routine, .arg = arg });
 	if (start == NULL || real == NULL)
 		return thrd_nomem;
 	int error = real(thread, run_c11, start);
 	if (error != thrd_success)
-		entry_release(start);
+		release(start);
 	return error;
 }
