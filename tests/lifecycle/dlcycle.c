@@ -9,7 +9,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { ROUNDS = 200 };
 
@@ -20,9 +24,12 @@ struct plugin {
 	void (*release)(void *);
 };
 
+static const char *plugin_path; /* NULL: the environment knows */
+
 static struct plugin open_plugin(int flags)
 {
-	struct plugin plugin = {.handle = dlopen(getenv("TEST_PLUGIN"), RTLD_NOW | flags)};
+	const char *path = plugin_path != NULL ? plugin_path : getenv("TEST_PLUGIN");
+	struct plugin plugin = {.handle = dlopen(path, RTLD_NOW | flags)};
 
 	CHECK(plugin.handle);
 	plugin.work = (int (*)(void))dlsym(plugin.handle, "plugin_work");
@@ -128,6 +135,60 @@ static void opened_by_thread(void)
 	}
 }
 
+/* A thread that never uses the plugin forks while the first one is amid it; the child does use it. */
+enum { FORKS = 300, PROVE_SECONDS = 30 };
+static atomic_bool has_forked;
+
+static void *only_fork(void *arg)
+{
+	const struct plugin *plugin = arg;
+
+	for (int i = 0; i < FORKS; i++) {
+		pid_t child = fork();
+		int status;
+
+		if (child == 0) {
+			alarm(PROVE_SECONDS);
+			_exit(plugin->work() != 0);
+		}
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+	}
+	has_forked = true;
+	return NULL;
+}
+
+static void forks_amid_it(int flags)
+{
+	struct plugin plugin = open_plugin(flags);
+	pthread_t thread;
+
+	CHECK(plugin.work() == 0);
+	CHECK(pthread_create(&thread, NULL, only_fork, &plugin) == 0);
+	while (!has_forked)
+		for (unsigned long size = 40000; size < 2 << 20; size += 40000)
+			plugin.release(plugin.take(size));
+	CHECK(pthread_join(thread, NULL) == 0);
+	close_plugin(&plugin);
+}
+
+static void forks_amid_local(void)
+{
+	forks_amid_it(RTLD_LOCAL);
+}
+
+static void forks_amid_deep(void)
+{
+	forks_amid_it(RTLD_LOCAL | RTLD_DEEPBIND);
+}
+
+/* Nothing but the time when it is loaded tells then that others call libc's fork. */
+static void forks_amid_deep_without_environment(void)
+{
+	plugin_path = getenv("TEST_PLUGIN"); /* clearenv leaves the text itself */
+	CHECK(clearenv() == 0);
+	forks_amid_deep();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -137,6 +198,9 @@ int main(int argc, char **argv)
 		{"plugin_blocks_outlive_dlclose", blocks_kept},
 		{"plugin_in_older_thread_serves", threads_around},
 		{"plugin_in_new_threads_serves", opened_by_thread},
+		{"plugin_forked_amid_serves_in_child", forks_amid_local},
+		{"plugin_bound_deeply_forked_amid_serves_in_child", forks_amid_deep},
+		{"plugin_loaded_without_environment_forked_amid_serves_in_child", forks_amid_deep_without_environment},
 		{NULL, NULL},
 	};
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <pty.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -257,23 +258,12 @@ static void after_prepare(void)
 	work_all_sizes();
 }
 
-static int in_atfork_case;
-
-static void early_prepare(void)
-{
-	if (in_atfork_case)
-		work_all_sizes();
-}
-
-static void early_after(void)
-{
-	if (in_atfork_case)
-		work_all_sizes();
-}
+static const char in_atfork_handlers_name[] = "fork_handlers_allocating_work";
 
 static void at_preinit(int argc, char **argv, char **environment)
 {
-	pthread_atfork(early_prepare, early_after, early_after);
+	if (argc > 1 && strcmp(argv[1], in_atfork_handlers_name) == 0)
+		pthread_atfork(work_all_sizes, work_all_sizes, work_all_sizes);
 }
 
 __attribute__((section(".preinit_array"), used)) static void (*const preinit)(int, char **, char **)
@@ -281,7 +271,6 @@ __attribute__((section(".preinit_array"), used)) static void (*const preinit)(in
 
 static void in_atfork_handlers(void)
 {
-	in_atfork_case = 1;
 	CHECK(pthread_atfork(prepare, after_prepare, after_prepare) == 0);
 	fork_start_load(2);
 	for (int i = 0; i < 60; i++) {
@@ -387,6 +376,48 @@ static void from_many_threads(void)
 		CHECK(pthread_create(&threads[i], NULL, fork_often, NULL) == 0);
 	for (size_t i = 0; i < 4; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* libc calls fork without its being seen. */
+static void by_forkpty(void)
+{
+	for (int i = 0; i < 100; i++) {
+		int terminal;
+
+		fork_load_once();
+		pid_t child = forkpty(&terminal, NULL, NULL, NULL);
+		if (child < 0)
+			return; /* nothing to tell: no terminals here */
+		if (child == 0)
+			fork_prove_child();
+		fork_expect_success(child);
+		close(terminal);
+	}
+}
+
+/* A thread forks that has never asked for memory, nor has the child until then. */
+static void *only_fork(void *unused)
+{
+	for (int i = 0; i < 100; i++) {
+		pid_t child = fork();
+
+		if (child == 0)
+			fork_prove_child();
+		fork_expect_success(child);
+	}
+	atomic_store(&forked, 1);
+	return NULL;
+}
+
+static void by_thread_without_memory(void)
+{
+	pthread_t thread;
+
+	fork_load_once();
+	CHECK(pthread_create(&thread, NULL, only_fork, NULL) == 0);
+	while (!atomic_load(&forked))
+		fork_load_once();
+	CHECK(pthread_join(thread, NULL) == 0);
 }
 
 /* Past all fork handlers, while nobody else is amid the allocator. */
@@ -510,9 +541,11 @@ int main(int argc, char **argv)
 		{"fork_in_handler_child_forks_again", twice_in_handler},
 		{"fork_in_handler_with_threads_gives_whole_child", in_handler_with_threads},
 		{"fork_in_handler_of_any_thread_gives_whole_child", in_handler_of_any_thread},
-		{"fork_handlers_allocating_work", in_atfork_handlers},
+		{in_atfork_handlers_name, in_atfork_handlers},
 		{"fork_with_streams_locked_does_not_hang", with_streams_locked},
 		{"fork_from_many_threads_gives_whole_children", from_many_threads},
+		{"fork_by_thread_without_memory_gives_whole_child", by_thread_without_memory},
+		{"forkpty_gives_whole_child", by_forkpty},
 		{"clone_past_handlers_gives_whole_child", by_bare_clone},
 		{"fork_under_load_leaves_books_in_order", child_finds_books_in_order},
 		{"fork_amid_large_blocks_leaves_books_in_order", child_finds_large_blocks_in_order},
