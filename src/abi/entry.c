@@ -132,8 +132,6 @@ HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 	if (ptr == NULL)
 		return;
 	fork_repair_if_due();
-	if (HAK_UNLIKELY(hak_tcache.heap == NULL))
-		lifecycle_handle_forks(); /* nobody may have seen this thread begin */
 	release_any(ptr, kind, caller);
 }
 
@@ -145,8 +143,7 @@ HAK_NOINLINE static bool release_large(struct heap *h, struct large *l, void *pt
 /* The ways on which nobody wants to see the block. False: nothing has been done. */
 static bool release_unseen(void *ptr, const void *caller) {
 	struct heap *h = hak_tcache.heap;
-	if (HAK_UNLIKELY(sample_has_blocks() ||
-	                 (h != NULL ? h->busy : hak_fork_repair_due || !lifecycle_has_fork_handlers())))
+	if (HAK_UNLIKELY(sample_has_blocks() || (h != NULL ? h->busy : hak_fork_repair_due)))
 		return false;
 	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
 	if (e.tag == TAG_LARGE)

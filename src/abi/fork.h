@@ -18,17 +18,12 @@
 #define HAK_ABI_FORK_H
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "base/compiler.h"
 
-/* What libc calls around fork, or our fork itself; in the parent background_release. */
+/* What libc calls around fork; in the parent background_release. */
 void fork_prepare(void);
 void fork_child(void);
-
-/* The library's fork, whoever's the process calls; the static library has none. */
-#pragma weak hak_fork
-HAK_HIDDEN pid_t hak_fork(void);
 
 /* In a child that was forked by a handler amid a call of ours: sets right what that call left half done. */
 void fork_repair(void);

@@ -23,8 +23,7 @@
    those itself. `dso` is any address in the library, here and below. */
 int __cxa_thread_atexit_impl(void (*dtor)(void *), void *arg, void *dso);
 #ifdef __GLIBC__
-/* What pthread_atfork calls, which would be linked into the library, behind what few processes run. In the shared
-   library it is that of fork_calls.c. */
+/* What pthread_atfork calls, which would be linked into the library, behind what few processes run. */
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *dso);
 #define pthread_atfork(prepare, parent, child) __register_atfork(prepare, parent, child, &process)
 #endif
@@ -65,26 +64,18 @@ static void load_settings(char *const *env) {
 	process.has_main = false; /* it is still alone */
 }
 
-bool lifecycle_has_fork_handlers(void) {
-	/* Relaxed: where another thread may have registered them, this one's creator had them registered before. */
-	return atomic_load_explicit(&process.has_fork_handlers, memory_order_relaxed);
-}
-
-HAK_EVERYDAY void lifecycle_handle_forks(void) {
+/* At the first allocation of the process, so that in the child ours run before any handler that
+   allocates. */
+static void register_fork_handlers(void) {
 	/* Relaxed: once is enough, and no more than that. */
 	if (!atomic_exchange_explicit(&process.has_fork_handlers, true, memory_order_relaxed))
 		pthread_atfork(fork_prepare, background_release, fork_child);
 }
 
-/* As the process starts, or at its first allocation. Unless it calls our fork, and so what else is ours by its name,
-   from its beginning on, before libc itself knows the environment: not so if the library is linked statically or was
-   loaded late. The purge thread is not one whose making is seen. */
-HAK_NOINLINE HAK_EVERYDAY static void handle_forks_if_due(bool is_late) {
-	if (is_late || environ != NULL || fork != hak_fork || hak_settings.background)
-		lifecycle_handle_forks();
-}
-
-HAK_NOINLINE HAK_EVERYDAY static void init(void) {
+void lifecycle_init(void) {
+	/* Acquire: the key and everything else set below. */
+	if (HAK_LIKELY(atomic_load_explicit(&process.ready, memory_order_acquire)))
+		return;
 	lock_acquire(&process.lock);
 	if (!atomic_load_explicit(&process.ready, memory_order_relaxed)) {
 		os_init();
@@ -96,21 +87,15 @@ HAK_NOINLINE HAK_EVERYDAY static void init(void) {
 		atomic_store_explicit(&process.ready, true, memory_order_release);
 	}
 	lock_release(&process.lock);
-	handle_forks_if_due(false);
-}
-
-void lifecycle_init(void) {
-	/* Acquire: the key and everything else that init has set. */
-	if (HAK_UNLIKELY(!atomic_load_explicit(&process.ready, memory_order_acquire)))
-		init();
+	register_fork_handlers();
 }
 
 /* Linked with -z initfirst: runs before any other library's constructor, even libc's own, so libc does
-   not know the environment yet; the loader hands it to constructors, but none if the program has cleared it since. */
+   not know the environment yet; the loader hands it to constructors. Our fork handlers are thereby
+   the first, too, unless the loader is older than the flag. */
 __attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
 	lifecycle_init();
 	load_settings(env);
-	handle_forks_if_due(env == NULL);
 	bigcache_init();
 	crash_init();
 	profile_init();
@@ -176,9 +161,8 @@ static bool is_main_thread(void) {
    may wait for a thread it has started while the loader holds it. libc allocates a node for it and
    aborts if it gets none, so a block of that size goes into the bin first. False: not registered, out of
    memory. */
-HAK_COLD static bool register_exit(struct heap *h) {
+static bool register_exit(struct heap *h) {
 	enum { NODE_BYTES = 4 * sizeof(void *) };
-	lifecycle_handle_forks(); /* nobody saw this thread begin */
 	void *p = alloc_block(h, NODE_BYTES, ALLOC_ALIGN, false);
 	if (p == NULL)
 		return false;

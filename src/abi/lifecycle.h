@@ -27,11 +27,6 @@ void lifecycle_thread_exit(void);
 /* Makes sure the process is set up. lifecycle_heap does it by itself. */
 void lifecycle_init(void);
 
-/* Registers our fork handlers, once. Before there is a second thread, and before anybody else registers some, as ours
-   must run first in the child. */
-void lifecycle_handle_forks(void);
-bool lifecycle_has_fork_handlers(void);
-
 /* The calling thread, which has a heap, leaves it as it is, and attaches anew at its next slow path. */
 void lifecycle_forsake_heap(void);
 

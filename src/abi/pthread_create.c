@@ -63,7 +63,6 @@ static int run_c11(void *arg) {
 }
 
 HAK_EVERYDAY static struct start *new_start(struct start start) {
-	lifecycle_handle_forks();
 	/* Loads a library, which an allocation may not once there are threads. */
 	if (profile_is_due())
 		profile_begin(NULL);

@@ -181,12 +181,22 @@ static void forks_amid_deep(void)
 	forks_amid_it(RTLD_LOCAL | RTLD_DEEPBIND);
 }
 
-/* Nothing but the time when it is loaded tells then that others call libc's fork. */
+/* The library cannot tell by that whether it came late. */
 static void forks_amid_deep_without_environment(void)
 {
 	plugin_path = getenv("TEST_PLUGIN"); /* clearenv leaves the text itself */
 	CHECK(clearenv() == 0);
 	forks_amid_deep();
+}
+
+static void forks_in_constructor(void)
+{
+	void *module = dlopen(getenv("TEST_FORK_MODULE"), RTLD_NOW);
+	const int *status;
+
+	CHECK(module != NULL);
+	status = dlsym(module, "fork_module_status");
+	CHECK(status != NULL && *status == 0);
 }
 
 int main(int argc, char **argv)
@@ -201,6 +211,7 @@ int main(int argc, char **argv)
 		{"plugin_forked_amid_serves_in_child", forks_amid_local},
 		{"plugin_bound_deeply_forked_amid_serves_in_child", forks_amid_deep},
 		{"plugin_loaded_without_environment_forked_amid_serves_in_child", forks_amid_deep_without_environment},
+		{"thread_of_constructor_forks", forks_in_constructor},
 		{NULL, NULL},
 	};
 
