@@ -22,7 +22,7 @@ __attribute__((used, visibility("hidden"))) dlopen_fn *hak_find_dlopen(void) {
 	if (profile_is_due())
 		profile_begin(NULL);
 	static _Atomic(void *) cached;
-	return (dlopen_fn *)next_definition(&cached, "dlopen");
+	return (dlopen_fn *)next_cached(&cached, "dlopen");
 }
 
 #if defined(__x86_64__)

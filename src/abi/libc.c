@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "abi/next.h"
 #include "base/settings.h"
 #include "os/os.h"
 
@@ -23,15 +24,11 @@ enum { UNKNOWN, KNOWN, NONE };
 #pragma weak dlsym
 #pragma weak dladdr
 
-static void *next(const char *name) {
-	return dlsym(RTLD_NEXT, name);
-}
-
 /* A symbol of the object that `address` belongs to: another allocator in between may have the name, too. */
 static void *beside(void *address, const char *name) {
 	Dl_info info;
 	void *(*open)(const char *, int);
-	*(void **)&open = next("dlopen"); /* by name: a static program must not be linked with it */
+	*(void **)&open = next_definition("dlopen"); /* by name: a static program must not be linked with it */
 	if (address == NULL || open == NULL || dladdr(address, &info) == 0)
 		return NULL;
 	void *object = open(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD); /* stays: it is loaded anyway */
@@ -41,11 +38,11 @@ static void *beside(void *address, const char *name) {
 static bool look_up(void) {
 	if (dlsym == NULL || dladdr == NULL)
 		return false;
-	*(void **)&libc.malloc = next("__libc_malloc");
-	*(void **)&libc.calloc = next("__libc_calloc");
-	*(void **)&libc.memalign = next("__libc_memalign");
-	*(void **)&libc.realloc = next("__libc_realloc");
-	*(void **)&libc.free = next("__libc_free");
+	*(void **)&libc.malloc = next_definition("__libc_malloc");
+	*(void **)&libc.calloc = next_definition("__libc_calloc");
+	*(void **)&libc.memalign = next_definition("__libc_memalign");
+	*(void **)&libc.realloc = next_definition("__libc_realloc");
+	*(void **)&libc.free = next_definition("__libc_free");
 	*(void **)&libc.usable_size = beside(*(void **)&libc.malloc, "malloc_usable_size");
 	return libc.malloc != NULL && libc.calloc != NULL && libc.memalign != NULL &&
 		libc.realloc != NULL && libc.free != NULL && libc.usable_size != NULL;

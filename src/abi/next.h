@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the shared library stands before: the definitions that the process would use without it, libc's as a rule. */
+/* What the library stands before: the definitions that the process would use without it, libc's as a rule. */
 #ifndef HAK_ABI_NEXT_H
 #define HAK_ABI_NEXT_H
 
@@ -7,7 +7,10 @@
 
 #include "base/compiler.h"
 
-/* Looked up once; NULL: there is none. */
-HAK_HIDDEN void *next_definition(_Atomic(void *) *cached, const char *name);
+/* NULL: there is none. Not in a static program. */
+void *next_definition(const char *name);
+
+/* Looked up once. */
+void *next_cached(_Atomic(void *) *cached, const char *name);
 
 #endif

@@ -76,7 +76,7 @@ HAK_EXPORT HAK_EVERYDAY int pthread_create(pthread_t *thread, const pthread_attr
                               void *(*routine)(void *), void *arg) {
 	HAK_EVERYDAY_CONST static const char name[] = "pthread_create";
 	static _Atomic(void *) cached;
-	create_fn *real = (create_fn *)next_definition(&cached, name);
+	create_fn *real = (create_fn *)next_cached(&cached, name);
 	int saved = errno;
 	struct start *start = new_start((struct start){ .routine = routine, .arg = arg });
 	errno = saved;
@@ -90,7 +90,7 @@ HAK_EXPORT HAK_EVERYDAY int pthread_create(pthread_t *thread, const pthread_attr
 
 HAK_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *arg) {
 	static _Atomic(void *) cached;
-	thrd_create_fn *real = (thrd_create_fn *)next_definition(&cached, "thrd_create");
+	thrd_create_fn *real = (thrd_create_fn *)next_cached(&cached, "thrd_create");
 	struct start *start = new_start((struct start){ .c11_routine = routine, .arg = arg });
 	if (start == NULL || real == NULL)
 		return thrd_nomem;

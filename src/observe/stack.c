@@ -9,6 +9,7 @@
 #include <unwind.h>
 
 #include "base/bits.h"
+#include "base/own.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/trace.h"
@@ -188,15 +189,11 @@ HAK_NOINLINE void stack_capture(struct stack *s, const void *caller) {
 	s->depth = trace_walk(s->frame, STACK_MOST, caller);
 }
 
-/* The linker's: where the object we are in begins, and its code ends. */
-extern HAK_HIDDEN const char __ehdr_start[], etext[];
-
 void stack_leave_out_own(struct stack *s) {
-	uintptr_t begin = (uintptr_t)__ehdr_start, size = (uintptr_t)etext - begin;
-	if (getauxval(AT_PHDR) - begin < size)
+	if (is_in_own_code(getauxval(AT_PHDR))) /* all of a static program */
 		return;
 	unsigned own = 0;
-	while (own < s->depth && s->frame[own] - begin < size)
+	while (own < s->depth && is_in_own_code(s->frame[own]))
 		own++;
 	s->depth -= own;
 	memmove(s->frame, s->frame + own, s->depth * sizeof *s->frame);
