@@ -50,6 +50,25 @@ static struct {
 	_Atomic size_t mean;      /* of the profile; 0: none */
 } sample;
 
+/* Calls of the thread that are at the lock, or wait for it: a signal handler amid one must not wait. */
+static HAK_TLS uint8_t calls_at_lock;
+
+/* Takes the lock. False: it would have to wait for long, and may not; what was to be noted is lost. */
+static bool enter(bool may_wait) {
+	may_wait &= calls_at_lock++ == 0;
+	atomic_signal_fence(memory_order_seq_cst);
+	if (HAK_LIKELY(lock_try(&sample.lock) || lock_acquire_slow(&sample.lock, may_wait)))
+		return true;
+	calls_at_lock--;
+	return false;
+}
+
+static void leave(void) {
+	lock_release(&sample.lock);
+	atomic_signal_fence(memory_order_seq_cst);
+	calls_at_lock--;
+}
+
 const struct site *sample_sites(void) {
 	/* Acquire: the sites. */
 	return atomic_load_explicit(&sample.sites, memory_order_acquire);
@@ -137,7 +156,8 @@ static void set(struct estimate *e, double blocks, double bytes) {
 }
 
 static void forget_all(void) {
-	lock_acquire(&sample.lock);
+	if (!enter(true))
+		return;
 	for (size_t i = 0; i < chains(); i++)
 		while (hak_sample_blocks->chain[i] != NULL)
 			take_out_locked(&hak_sample_blocks->chain[i]);
@@ -146,7 +166,7 @@ static void forget_all(void) {
 		set(&s->live, 0, 0);
 		set(&s->total, 0, 0);
 	}
-	lock_release(&sample.lock);
+	leave();
 }
 
 bool sample_start(size_t mean, const void *caller) {
@@ -287,17 +307,19 @@ static void record(struct heap *h, struct block *what, size_t size, const void *
 	stack_capture(&stack, caller);
 	stack_leave_out_own(&stack);
 	h->sampling->is_sampling = false;
-	lock_acquire(&sample.lock);
+	if (!enter(true))
+		return;
 	what->site = site_locked(&stack);
 	if (what->site != NULL)
 		add_locked(what);
-	lock_release(&sample.lock);
+	leave();
 }
 
 static void record_mark(const struct block *what) {
-	lock_acquire(&sample.lock);
+	if (!enter(true))
+		return;
 	add_locked(what);
-	lock_release(&sample.lock);
+	leave();
 }
 
 void *sample_alloc(struct heap *h, size_t size, size_t align, bool zero, const void *caller) {
@@ -329,7 +351,7 @@ bool sample_freed(struct heap *h, const void *ptr, bool may_wait) {
 	/* Relaxed: who frees the block has it from whoever was given it after it was entered. */
 	if (HAK_LIKELY(__atomic_load_n(chain_of((uintptr_t)ptr), __ATOMIC_RELAXED) == NULL))
 		return true;
-	if (!lock_try(&sample.lock) && !lock_acquire_slow(&sample.lock, may_wait))
+	if (!enter(may_wait))
 		return false;
 	for (struct block **at = chain_of((uintptr_t)ptr); *at != NULL; at = &(*at)->next)
 		if ((*at)->addr == (uintptr_t)ptr) {
@@ -337,7 +359,7 @@ bool sample_freed(struct heap *h, const void *ptr, bool may_wait) {
 			remove_locked(at);
 			break;
 		}
-	lock_release(&sample.lock);
+	leave();
 	if (b.by != NULL && b.by == h && h->sampling != NULL)
 		sampling_return(h, b.sc, b.mark);
 	return true;
@@ -350,12 +372,13 @@ void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, con
 }
 
 void sample_heap_destroyed(const struct locked_heap *of) {
-	lock_acquire(&sample.lock);
+	if (!enter(true))
+		return;
 	for (size_t i = 0; i < chains(); i++)
 		for (struct block **at = &hak_sample_blocks->chain[i]; *at != NULL;)
 			if ((*at)->of == of)
 				remove_locked(at);
 			else
 				at = &(*at)->next;
-	lock_release(&sample.lock);
+	leave();
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A signal handler frees sampled blocks, one at each instruction of a malloc and a free that are sampled themselves.
- * No standard promises that; but it must not wait for the very thread that it interrupts, and no more than what it
- * frees at the worst moment may be lost.
+ * A signal handler frees sampled blocks, one at each instruction of calls that are sampled themselves. No standard
+ * promises that; but it must not wait for the very thread that it interrupts, and no more than what it frees at the
+ * worst moments may be lost.
  */
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +20,9 @@
 
 enum {
 	SIZE = 64,
+	LARGE = 800000,
 	MEAN = 1,         /* bytes: every block is sampled */
 	BLOCKS = 100000,
-	FEWEST = 1000,    /* instructions, or it was not sampled */
 	SECONDS = 20,
 	LOST_MOST = 2000, /* there are no more instructions under the profiler's locks */
 };
@@ -54,30 +56,90 @@ static long samples(void)
 	return live;
 }
 
-int main(void)
+static void begin_steps(void)
+{
+	__asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
+}
+
+static void end_steps(void)
+{
+	__asm__ volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
+}
+
+static void *step_malloc_and_free(void *unused)
 {
 	void *volatile p;
+
+	begin_steps();
+	p = malloc(SIZE);
+	free(p);
+	end_steps();
+	return unused;
+}
+
+/* Where it is, and then to another place. */
+static void *step_realloc(void *unused)
+{
+	void *p = malloc(LARGE), *beside = malloc(LARGE);
+
+	begin_steps();
+	p = realloc(p, LARGE / 2);
+	p = realloc(p, LARGE * 20);
+	end_steps();
+	free(beside);
+	free(p);
+	return unused;
+}
+
+static void *step_free(void *p)
+{
+	begin_steps();
+	free(p);
+	end_steps();
+	return NULL;
+}
+
+/* It never asked for memory. */
+static void *step_free_in_thread(void *unused)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, step_free, malloc(SIZE)) != 0 || pthread_join(thread, NULL) != 0)
+		_exit(3);
+	return unused;
+}
+
+/* `fewest`: instructions, or it was not sampled. */
+static bool passes(const char *name, void *(*step)(void *), int fewest)
+{
 	long before, lost;
-	int of_malloc;
+	bool good;
+
+	for (int i = 0; i < BLOCKS; i++)
+		block[i] = malloc(SIZE);
+	before = samples();
+	steps = 0;
+	step(NULL);
+	lost = samples() - (before - steps);
+	printf("%s: %d instructions, %ld blocks lost\n", name, (int)steps, lost);
+	good = before >= BLOCKS && steps >= fewest && steps <= BLOCKS && lost >= 0 && lost <= LOST_MOST;
+	for (int i = steps; i < BLOCKS; i++)
+		free(block[i]);
+	return good && hak_check() == 0;
+}
+
+int main(void)
+{
+	bool good;
 
 	signal(SIGTRAP, free_one);
 	signal(SIGALRM, give_up);
 	alarm(SECONDS);
 	if (hak_profile_start(MEAN) != 0)
 		return 1;
-	for (int i = 0; i < BLOCKS; i++)
-		block[i] = malloc(SIZE);
-	before = samples();
-	__asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
-	p = malloc(SIZE);
-	of_malloc = steps;
-	free(p);
-	__asm__ volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
-	lost = samples() - (before - steps);
-	printf("%d instructions, %d of them malloc's; %ld blocks lost\n", (int)steps, of_malloc, lost);
-	for (int i = steps; i < BLOCKS; i++)
-		free(block[i]);
-	return before < BLOCKS || steps < FEWEST || steps > BLOCKS || lost < 0 || lost > LOST_MOST || hak_check() != 0;
+	good = passes("malloc and free", step_malloc_and_free, 1000);
+	good = passes("realloc", step_realloc, 1000) && good;
+	return !(passes("free without a heap", step_free_in_thread, 100) && good);
 }
 
 #else
