@@ -112,7 +112,8 @@ HAK_NOINLINE static void release_any(void *ptr, unsigned kind, const void *calle
 			watch_count(h, (uintptr_t)ptr);
 		sampling_look(h); /* what the thread was called for, if frees are quick again */
 	}
-	/* Amid a slow path nothing is waited for, which this very thread might hold: rather is the block lost. */
+	/* A handler amid a slow path, whose heap is not `h`, waits for nothing: the thread may hold it. The block is lost
+	   rather than that. */
 	bool may_wait = h == hak_tcache.heap;
 	bool ours = HAK_UNLIKELY(sample_has_blocks() && !sample_freed(h, ptr, may_wait)) || free_block_as(h, ptr, kind);
 	if (h != NULL) {
