@@ -181,7 +181,7 @@ static void forks_amid_deep(void)
 	forks_amid_it(RTLD_LOCAL | RTLD_DEEPBIND);
 }
 
-/* The library cannot tell by that whether it came late. */
+/* Nor does the library see one then. */
 static void forks_amid_deep_without_environment(void)
 {
 	plugin_path = getenv("TEST_PLUGIN"); /* clearenv leaves the text itself */

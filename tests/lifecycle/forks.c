@@ -74,11 +74,8 @@ static void set_next_interrupt(void)
 static void fork_in_handler(int signal)
 {
 	int saved = errno;
-	pid_t child = fork();
 
-	if (child == 0)
-		fork_prove_child();
-	fork_expect_success(child);
+	fork_prove_once();
 	forked++;
 	set_next_interrupt();
 	errno = saved;
@@ -273,13 +270,8 @@ static void in_atfork_handlers(void)
 {
 	CHECK(pthread_atfork(prepare, after_prepare, after_prepare) == 0);
 	fork_start_load(2);
-	for (int i = 0; i < 60; i++) {
-		pid_t child = fork();
-
-		if (child == 0)
-			fork_prove_child();
-		fork_expect_success(child);
-	}
+	for (int i = 0; i < 60; i++)
+		fork_prove_once();
 }
 
 /* fork holds the C library's list of streams while it runs our handlers, and so do these threads
@@ -345,24 +337,15 @@ static void with_streams_locked(void)
 
 		CHECK(pthread_create(&thread, NULL, jobs[i], NULL) == 0);
 	}
-	for (int i = 0; i < 80; i++) {
-		pid_t child = fork();
-
-		if (child == 0)
-			fork_prove_child();
-		fork_expect_success(child);
-	}
+	for (int i = 0; i < 80; i++)
+		fork_prove_once();
 }
 
 /* Several threads fork at the same time. */
 static void *fork_often(void *unused)
 {
 	for (int i = 0; i < 40; i++) {
-		pid_t child = fork();
-
-		if (child == 0)
-			fork_prove_child();
-		fork_expect_success(child);
+		fork_prove_once();
 		fork_load_once();
 	}
 	return NULL;
@@ -378,7 +361,7 @@ static void from_many_threads(void)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* libc calls fork without its being seen. */
+/* libc's own call of fork. */
 static void by_forkpty(void)
 {
 	for (int i = 0; i < 100; i++) {
@@ -398,13 +381,8 @@ static void by_forkpty(void)
 /* A thread forks that has never asked for memory, nor has the child until then. */
 static void *only_fork(void *unused)
 {
-	for (int i = 0; i < 100; i++) {
-		pid_t child = fork();
-
-		if (child == 0)
-			fork_prove_child();
-		fork_expect_success(child);
-	}
+	for (int i = 0; i < 100; i++)
+		fork_prove_once();
 	atomic_store(&forked, 1);
 	return NULL;
 }

@@ -15,6 +15,9 @@ __attribute__((noreturn)) void fork_prove_child_threads(void);
 /* Waits for a child, which must exit with status 0. Async-signal-safe. */
 void fork_expect_success(pid_t child);
 
+/* Forks a child that proves itself, and waits for it. Async-signal-safe. */
+void fork_prove_once(void);
+
 /* `count` threads that allocate, fill, hand over and free blocks until the process ends. */
 void fork_start_load(int count);
 

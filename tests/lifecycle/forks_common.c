@@ -126,3 +126,12 @@ void fork_expect_success(pid_t child)
 	CHECK(!WIFSIGNALED(status));
 	CHECK(WEXITSTATUS(status) == 0);
 }
+
+void fork_prove_once(void)
+{
+	pid_t child = fork();
+
+	if (child == 0)
+		fork_prove_child();
+	fork_expect_success(child);
+}

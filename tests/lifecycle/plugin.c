@@ -69,7 +69,7 @@ void *plugin_take(unsigned long size)
 	char *p = hak_malloc(size);
 
 	if (p)
-		memset(p, 0x77, size < 100 ? size : 100);
+		memset(p, 0x77, size);
 	return p;
 }
 

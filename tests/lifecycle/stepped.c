@@ -7,6 +7,8 @@
  * In the child the handler does nothing else, as POSIX has it, but in the last scenario: there it frees blocks that a
  * thread which has ended left.
  */
+#include "step.h"
+
 #include <malloc.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -23,7 +25,6 @@
 #if defined(__x86_64__)
 
 #include <signal.h>
-#include <ucontext.h>
 
 enum {
 	SIZE = 64,
@@ -33,7 +34,6 @@ enum {
 	SLABS = 17,
 	OF_FIRST = 33, /* so many fill a batch */
 	OF_REST = 3,
-	TRAP = 0x100,  /* in the flags: a SIGTRAP after each instruction */
 	COUNTED = 50,  /* exit status */
 	NEVER = -1,
 };
@@ -66,7 +66,7 @@ static void at_instruction(int signal, siginfo_t *info, void *context)
 {
 	if (steps++ != fork_at)
 		return;
-	((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~TRAP;
+	step_no_more(context);
 	fork_here();
 }
 
@@ -78,10 +78,10 @@ static void *step(void *(*call)(void *), void *argument)
 
 	steps = 0;
 	if (is_stepped)
-		__asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
+		step_begin();
 	result = call(argument);
 	if (is_stepped)
-		__asm__ volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
+		step_end();
 	if (is_stepped && fork_at == NEVER && steps > longest->steps) {
 		longest->steps = steps;
 		longest->call = calls;

@@ -3,12 +3,14 @@
  * A heap profile begins while a thread frees a block, at one instruction after another: it must not miss that, though
  * from there on it takes nothing but fast paths. Each instruction has a process of its own.
  */
+#include "samples.h"
+#include "../lifecycle/step.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,14 +19,12 @@
 #if defined(__x86_64__)
 
 #include <signal.h>
-#include <ucontext.h>
 
 enum {
 	SIZE = 64,
 	MEAN = 1,        /* bytes: every block is sampled */
 	BLOCKS = 200,
 	KEPT = 8,        /* out of the bin: no refill asks for the profile */
-	TRAP = 0x100,    /* in the flags: a SIGTRAP after each instruction */
 	MISSED = 1, OVER = 2, BROKEN = 3, /* exit statuses */
 	STEPS_MOST = 2000,
 };
@@ -47,7 +47,7 @@ static void at_instruction(int signal, siginfo_t *info, void *context)
 {
 	if (steps++ != begin_at)
 		return;
-	((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~TRAP;
+	step_no_more(context);
 	go = true;
 	while (!done)
 		;
@@ -55,27 +55,15 @@ static void at_instruction(int signal, siginfo_t *info, void *context)
 
 static void free_stepped(void *p)
 {
-	__asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
+	step_begin();
 	free(p);
-	__asm__ volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
-}
-
-static unsigned long samples(void)
-{
-	int file = memfd_create("profile", 0);
-	char path[64], text[256] = "";
-	unsigned long live = 0;
-
-	snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-	if (file < 0 || hak_profile_write(path) != 0 || pread(file, text, sizeof text - 1, 0) <= 0 ||
-	    sscanf(text, "heap profile: %lu:", &live) != 1)
-		_exit(BROKEN);
-	return live;
+	step_end();
 }
 
 static int begin_amid(int step, void *stepped)
 {
 	pthread_t other;
+	long live;
 
 	sigaction(SIGTRAP, &(struct sigaction){.sa_sigaction = at_instruction, .sa_flags = SA_SIGINFO}, NULL);
 	if (pthread_create(&other, NULL, begin_profile, NULL) != 0)
@@ -92,7 +80,8 @@ static int begin_amid(int step, void *stepped)
 	free(block[1]); /* what it is called by */
 	for (int i = 1; i <= KEPT; i++)
 		block[i] = malloc(SIZE);
-	return samples() != 0 ? 0 : MISSED;
+	live = samples();
+	return live > 0 ? 0 : live == 0 ? MISSED : BROKEN;
 }
 
 int main(void)

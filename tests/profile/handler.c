@@ -4,12 +4,14 @@
  * promises that; but it must not wait for the very thread that it interrupts, and no more than what it frees at the
  * worst moments may be lost.
  */
+#include "samples.h"
+#include "../lifecycle/step.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <hakmem.h>
@@ -44,36 +46,14 @@ static void give_up(int signal)
 	_exit(write(2, text, strlen(text)) < 0 ? 3 : 2);
 }
 
-static long samples(void)
-{
-	int file = memfd_create("profile", 0);
-	char path[64], text[256] = "";
-	long live = -1;
-
-	snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-	if (file >= 0 && hak_profile_write(path) == 0 && pread(file, text, sizeof text - 1, 0) > 0)
-		sscanf(text, "heap profile: %ld:", &live);
-	return live;
-}
-
-static void begin_steps(void)
-{
-	__asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq" ::: "memory", "cc");
-}
-
-static void end_steps(void)
-{
-	__asm__ volatile("pushfq; andq $~0x100, (%%rsp); popfq" ::: "memory", "cc");
-}
-
 static void *step_malloc_and_free(void *unused)
 {
 	void *volatile p;
 
-	begin_steps();
+	step_begin();
 	p = malloc(SIZE);
 	free(p);
-	end_steps();
+	step_end();
 	return unused;
 }
 
@@ -82,10 +62,10 @@ static void *step_realloc(void *unused)
 {
 	void *p = malloc(LARGE), *beside = malloc(LARGE);
 
-	begin_steps();
+	step_begin();
 	p = realloc(p, LARGE / 2);
 	p = realloc(p, LARGE * 20);
-	end_steps();
+	step_end();
 	free(beside);
 	free(p);
 	return unused;
@@ -93,9 +73,9 @@ static void *step_realloc(void *unused)
 
 static void *step_free(void *p)
 {
-	begin_steps();
+	step_begin();
 	free(p);
-	end_steps();
+	step_end();
 	return NULL;
 }
 
