@@ -64,8 +64,8 @@ static void load_settings(char *const *env) {
 	process.has_main = false; /* it is still alone */
 }
 
-/* At the first allocation of the process, so that in the child ours run before any handler that
-   allocates. */
+/* At the first allocation of the process, so that in the child ours run before any handler that allocates, forks
+   or starts a thread. Nor could a later allocation do it: libc may be amid one with its list of handlers locked. */
 static void register_fork_handlers(void) {
 	/* Relaxed: once is enough, and no more than that. */
 	if (!atomic_exchange_explicit(&process.has_fork_handlers, true, memory_order_relaxed))

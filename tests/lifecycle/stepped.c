@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A signal handler interrupts a slow path, at one of its instructions after another, and forks; the child returns
- * into the call, which must end and leave a heap that is whole. Timers hardly ever meet the instructions that matter.
- * Each instruction has a process of its own, in which one thread runs.
+ * into the call, which must end and leave a heap that is whole, or goes on in the handler, with memory of its own.
+ * Or the handler frees a block and returns. Timers hardly ever meet the instructions that matter. Each instruction has
+ * a process of its own, in which one thread runs.
  *
- * In the child the handler does nothing else, as POSIX has it, but in the last scenario: there it frees blocks that a
- * thread which has ended left.
+ * In a child that returns the handler does nothing else, as POSIX has it, but in the last scenario: there it frees
+ * blocks that a thread which has ended left.
  */
 #include "step.h"
 
@@ -29,6 +30,9 @@
 enum {
 	SIZE = 64,
 	OTHER_SIZE = 3000,
+	LARGE = 100000,
+	FEW_LARGE = 50,
+	PROVE_SECONDS = 30,
 	OWN = 600,
 	OTHERS = 16 * 1024,
 	SLABS = 17,
@@ -42,13 +46,49 @@ static void *own[OWN];
 static void *other[OTHERS]; /* of the thread that has ended */
 static void *to_free[SLABS * OF_FIRST]; /* by the child in the handler */
 static int to_free_count;
-static volatile sig_atomic_t steps, fork_at, is_child;
+static void *block_to_free;
+static volatile sig_atomic_t steps, interrupt_at, is_over; /* the interruption */
+static enum deed { FORK_AND_RETURN, FORK_AND_STAY, FREE } deed; /* the handler's, in the child */
 
 /* Calls of the scenario so far, and the one with the most instructions, which a process finds that never forks. */
 static int calls;
 static struct {
 	int call, steps;
 } *longest;
+
+static bool use_much(void)
+{
+	static char *p[OTHERS];
+	bool good = true;
+
+	for (int i = 0; i < OTHERS; i++) {
+		p[i] = malloc(SIZE);
+		memset(p[i], i % 251, SIZE);
+	}
+	for (int i = 0; i < OTHERS; i++) {
+		good = good && p[i][0] == (char)(i % 251) && p[i][SIZE - 1] == (char)(i % 251);
+		free(p[i]);
+	}
+	return good;
+}
+
+/* Blocks of the interrupted program it frees, too. */
+static void prove_and_exit(void)
+{
+	char *large;
+
+	alarm(PROVE_SECONDS);
+	free(block_to_free);
+	large = malloc(LARGE);
+	if (large == NULL)
+		_exit(1);
+	memset(large, 1, LARGE);
+	large = realloc(large, 3 * LARGE);
+	if (large == NULL || large[LARGE - 1] != 1)
+		_exit(1);
+	free(large);
+	_exit(use_much() ? 0 : 1);
+}
 
 static void fork_here(void)
 {
@@ -57,23 +97,30 @@ static void fork_here(void)
 
 	if (child != 0)
 		_exit(waitpid(child, &status, 0) == child && status == 0 ? 0 : 1);
-	is_child = true;
+	is_over = true;
+	if (deed == FORK_AND_STAY)
+		prove_and_exit();
 	for (int i = 0; i < to_free_count; i++)
 		free(to_free[i]);
 }
 
 static void at_instruction(int signal, siginfo_t *info, void *context)
 {
-	if (steps++ != fork_at)
+	if (steps++ != interrupt_at)
 		return;
 	step_no_more(context);
-	fork_here();
+	if (deed != FREE) {
+		fork_here();
+		return;
+	}
+	free(block_to_free);
+	is_over = true;
 }
 
 /* Each call of a scenario goes through here; the longest one is stepped through. */
 static void *step(void *(*call)(void *), void *argument)
 {
-	bool is_stepped = !is_child && (fork_at == NEVER || calls == longest->call);
+	bool is_stepped = !is_over && (interrupt_at == NEVER || calls == longest->call);
 	void *result;
 
 	steps = 0;
@@ -82,7 +129,7 @@ static void *step(void *(*call)(void *), void *argument)
 	result = call(argument);
 	if (is_stepped)
 		step_end();
-	if (is_stepped && fork_at == NEVER && steps > longest->steps) {
+	if (is_stepped && interrupt_at == NEVER && steps > longest->steps) {
 		longest->steps = steps;
 		longest->call = calls;
 	}
@@ -105,6 +152,11 @@ static void *call_trim(void *unused)
 {
 	malloc_trim((size_t)1 << 30); /* the caches alone */
 	return NULL;
+}
+
+static void *call_malloc_large(void *unused)
+{
+	return malloc(LARGE);
 }
 
 static void allocate_own(void)
@@ -136,6 +188,14 @@ static void step_trim(void)
 {
 	free_own();
 	step(call_trim, NULL);
+}
+
+static void step_large(void)
+{
+	for (int i = 0; i < FEW_LARGE; i++)
+		own[i] = step(call_malloc_large, NULL);
+	for (int i = 0; i < FEW_LARGE; i++)
+		step(call_free, own[i]);
 }
 
 /* Once in a while, if there is memory to give back, a slow path sees to it that the next call of each size takes
@@ -208,41 +268,37 @@ static const struct scenario {
 	const char *name;
 	void (*prepare)(void);
 	void (*run)(void);
+	enum deed deed;
 	int stride; /* of each so many instructions one is tried: a prime, so that loops are met at each of theirs */
 	int fewest; /* instructions that the longest call must have, or it is not the slow path that was meant */
 } scenarios[] = {
-	{"malloc", NULL, step_mallocs, 5, 500},
-	{"free", allocate_own, step_frees, 3, 300},
-	{"malloc_trim", allocate_own, step_trim, 13, 1000},
-	{"malloc amid free blocks", allocate_own, step_malloc_amid_blocks, 1, 60},
-	{"free of another thread's block", make_others_in_thread, step_free_of_others, 1, 40},
+	{"malloc", NULL, step_mallocs, FORK_AND_RETURN, 5, 500},
+	{"malloc, child stays", NULL, step_mallocs, FORK_AND_STAY, 11, 500},
+	{"malloc, handler frees", NULL, step_mallocs, FREE, 7, 500},
+	{"free", allocate_own, step_frees, FORK_AND_RETURN, 3, 300},
+	{"free, child stays", allocate_own, step_frees, FORK_AND_STAY, 5, 300},
+	{"free, handler frees", allocate_own, step_frees, FREE, 3, 300},
+	{"large blocks", NULL, step_large, FORK_AND_RETURN, 17, 500},
+	{"large blocks, child stays", NULL, step_large, FORK_AND_STAY, 13, 500},
+	{"large blocks, handler frees", NULL, step_large, FREE, 11, 500},
+	{"malloc_trim", allocate_own, step_trim, FORK_AND_RETURN, 13, 1000},
+	{"malloc_trim, child stays", allocate_own, step_trim, FORK_AND_STAY, 29, 1000},
+	{"malloc_trim, handler frees", allocate_own, step_trim, FREE, 31, 1000},
+	{"malloc amid free blocks", allocate_own, step_malloc_amid_blocks, FORK_AND_RETURN, 1, 60},
+	{"free of another thread's block", make_others_in_thread, step_free_of_others, FORK_AND_RETURN, 1, 40},
 };
-
-static bool use_much(void)
-{
-	static char *p[OTHERS];
-	bool good = true;
-
-	for (int i = 0; i < OTHERS; i++) {
-		p[i] = malloc(SIZE);
-		memset(p[i], i % 251, SIZE);
-	}
-	for (int i = 0; i < OTHERS; i++) {
-		good = good && p[i][0] == (char)(i % 251) && p[i][SIZE - 1] == (char)(i % 251);
-		free(p[i]);
-	}
-	return good;
-}
 
 static void run(const struct scenario *scenario, int at)
 {
 	struct sigaction action = {.sa_sigaction = at_instruction, .sa_flags = SA_SIGINFO};
 	bool good;
 
-	fork_at = at;
+	interrupt_at = at;
+	deed = scenario->deed;
+	block_to_free = malloc(SIZE);
 	sigaction(SIGTRAP, &action, NULL);
 	scenario->run();
-	if (!is_child)
+	if (!is_over)
 		_exit(COUNTED);
 	good = hak_check() == 0;
 	good = use_much() && use_much() && good;
