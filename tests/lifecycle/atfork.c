@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Fork handlers of the program that fork again, start threads, or go on where they are. The allocator must have
- * repaired the child before any of them runs, once, and know each process for what it is.
+ * repaired the child before any of them runs, and not do it again afterwards.
  */
 #include "forks.h"
 

@@ -48,7 +48,7 @@ static void *to_free[SLABS * OF_FIRST]; /* by the child in the handler */
 static int to_free_count;
 static void *block_to_free;
 static volatile sig_atomic_t steps, interrupt_at, is_over; /* the interruption */
-static enum deed { FORK_AND_RETURN, FORK_AND_STAY, FREE } deed; /* the handler's, in the child */
+static enum deed { FORK_AND_RETURN, FORK_AND_STAY, FREE } deed; /* of the handler */
 
 /* Calls of the scenario so far, and the one with the most instructions, which a process finds that never forks. */
 static int calls;
