@@ -79,8 +79,8 @@ HAK_INLINE bool sample_has_blocks(void) {
 }
 
 /* Any block of the program is about to be freed. With sample_has_blocks only. `h`: NULL or the thread's. False: it
-   must live on, since it may be sampled, and the caller, a signal handler, would wait for long: `may_wait` is false, or it
-   has interrupted a call here. */
+   must live on, since it may be sampled, and the caller, a signal handler, would wait for long: `may_wait` is false,
+   or it has interrupted a call here. */
 bool sample_freed(struct heap *h, const void *ptr, bool may_wait);
 
 /* The block, a large one, is `size` bytes from here on, at another place maybe. `h`: NULL or the thread's. */

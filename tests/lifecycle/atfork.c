@@ -42,20 +42,18 @@ static void *run_endlessly(void *unused)
 	return NULL;
 }
 
-static void start_load(void)
+static pthread_t start(void *(*routine)(void *))
 {
 	pthread_t thread;
 
-	for (int i = 0; i < 2; i++)
-		CHECK(pthread_create(&thread, NULL, run_endlessly, NULL) == 0);
+	CHECK(pthread_create(&thread, NULL, routine, NULL) == 0);
+	return thread;
 }
 
-static pthread_t start_thread(void)
+static void start_load(void)
 {
-	pthread_t thread;
-
-	CHECK(pthread_create(&thread, NULL, run_load, NULL) == 0);
-	return thread;
+	for (int i = 0; i < 2; i++)
+		start(run_endlessly);
 }
 
 static void prove_once_more(void)
@@ -97,7 +95,7 @@ static void start_and_fork(void)
 	pthread_t thread;
 
 	if (is_amid++ == 0) {
-		thread = start_thread();
+		thread = start(run_load);
 		for (int i = 0; i < FEW_FORKS; i++)
 			fork_prove_once();
 		CHECK(pthread_join(thread, NULL) == 0);
@@ -136,8 +134,8 @@ static void become_daemon(void)
 			fork_expect_success(child);
 			_exit(0);
 		}
-		start_thread();
-		start_thread();
+		start(run_load);
+		start(run_load);
 		usleep(500);
 	}
 	is_amid--;
@@ -148,28 +146,36 @@ static void child_becomes_daemon(void)
 	fork_under_load(NULL, NULL, become_daemon);
 }
 
-static void start_load_once(void)
+static void start_load_and_wait(void)
 {
-	static int done;
-
-	if (!done++)
-		start_load();
+	start_load();
 	usleep(3000);
 }
 
+/* Each time in a process that had none. */
 static void prepare_starts_first_thread(void)
 {
-	CHECK(pthread_atfork(start_load_once, NULL, NULL) == 0);
-	for (int i = 0; i < FORKS; i++)
-		fork_prove_once();
+	for (int i = 0; i < FORKS; i++) {
+		pid_t child = fork();
+
+		if (child == 0) {
+			CHECK(pthread_atfork(start_load_and_wait, NULL, NULL) == 0);
+			fork_prove_once();
+			_exit(0);
+		}
+		fork_expect_success(child);
+	}
+}
+
+static void do_nothing(void)
+{
 }
 
 /* libc holds its list of handlers while it has it grow, by malloc. */
 static void have_list_grow(int handlers)
 {
 	for (int i = 0; i < handlers; i++)
-		CHECK(pthread_atfork(NULL, NULL, work_unless_amid) == 0);
-	is_amid = 1;
+		CHECK(pthread_atfork(NULL, NULL, do_nothing) == 0);
 	fork_prove_once();
 }
 

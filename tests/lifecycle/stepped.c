@@ -44,9 +44,9 @@ enum {
 
 static void *own[OWN];
 static void *other[OTHERS]; /* of the thread that has ended */
-static void *to_free[SLABS * OF_FIRST]; /* by the child in the handler */
+static void *to_free[SLABS * OF_FIRST]; /* in the handler by a child that returns */
 static int to_free_count;
-static void *block_to_free;
+static void *block_to_free; /* by the handler, or in it by a child that stays */
 static volatile sig_atomic_t steps, interrupt_at, is_over; /* the interruption */
 static enum deed { FORK_AND_RETURN, FORK_AND_STAY, FREE } deed; /* of the handler */
 
@@ -97,7 +97,6 @@ static void fork_here(void)
 
 	if (child != 0)
 		_exit(waitpid(child, &status, 0) == child && status == 0 ? 0 : 1);
-	is_over = true;
 	if (deed == FORK_AND_STAY)
 		prove_and_exit();
 	for (int i = 0; i < to_free_count; i++)
@@ -109,12 +108,11 @@ static void at_instruction(int signal, siginfo_t *info, void *context)
 	if (steps++ != interrupt_at)
 		return;
 	step_no_more(context);
-	if (deed != FREE) {
-		fork_here();
-		return;
-	}
-	free(block_to_free);
 	is_over = true;
+	if (deed == FREE)
+		free(block_to_free);
+	else
+		fork_here();
 }
 
 /* Each call of a scenario goes through here; the longest one is stepped through. */
