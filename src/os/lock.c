@@ -3,11 +3,15 @@
 
 #include "os/os.h"
 
-enum { SPINS = 100 }; /* critical sections are shorter than a trip through the kernel */
+enum {
+	SPINS = 500,  /* pauses: a trip through the kernel, and another processor's out of its sleep, take longer, */
+	LONGEST = 16, /* and those who wait had better not all look at the word all the time */
+};
 
 bool lock_acquire_slow(struct lock *l, bool may_wait) {
-	for (int i = 0; i < SPINS; i++) {
-		os_pause();
+	for (int i = 0, n = 1; i < SPINS; i += n, n = n < LONGEST ? 2 * n : n) {
+		for (int k = 0; k < n; k++)
+			os_pause();
 		if (atomic_load_explicit(&l->word, memory_order_relaxed) == 0 && lock_try(l))
 			return true;
 	}
