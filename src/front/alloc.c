@@ -121,6 +121,7 @@ HAK_COLD static bool release_caches(struct heap *h, size_t keep) {
 		quarantine_flush(h);
 	heap_flush(h);
 	heap_relieve_pockets(false);
+	heap_relieve_idle(UINT64_MAX);
 	bool any = h->count.slab_deleted != deleted;
 	any |= secure_has_canaries() && keep == 0 && quarantine_flush_large();
 	any |= bigcache_release(keep);

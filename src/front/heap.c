@@ -38,6 +38,13 @@ static struct {
 	uint32_t owners;          /* owner numbers given out */
 } registry;
 
+/* Has a heap without a thread spares? Relaxed, wherever it is used: a hint, which is looked at now and then. */
+static _Atomic bool idle_spares;
+
+static bool has_idle_spares(void) {
+	return HAK_UNLIKELY(atomic_load_explicit(&idle_spares, memory_order_relaxed));
+}
+
 struct lock *heap_registry_lock(void) {
 	return &registry.lock;
 }
@@ -83,7 +90,10 @@ static void count_thread(const struct heap *h, ptrdiff_t change) {
 }
 
 static void put_idle(struct heap *h) {
+	bool has_spares = spares_are_there(&h->spares);
 	count_thread(h, -1);
+	if (HAK_UNLIKELY(has_spares))
+		h->idle_ms = os_now_ms();
 	lock_acquire(&registry.lock);
 	__atomic_store_n(&h->bins, NULL, __ATOMIC_RELAXED); /* under the lock: others look, see heap_registry_first */
 	/* After that: a fork child would take one that is not busy and has bins for whole, and retire it again.
@@ -92,6 +102,40 @@ static void put_idle(struct heap *h) {
 	h->next_idle = *idle_list(h->locked);
 	*idle_list(h->locked) = h;
 	lock_release(&registry.lock);
+	if (HAK_UNLIKELY(has_spares))
+		atomic_store_explicit(&idle_spares, true, memory_order_relaxed);
+}
+
+/* Takes a heap out that has spares, and no thread since that time. `othersp`: there are some that had one later. */
+HAK_COLD static struct heap *take_idle(uint64_t before_ms, bool *othersp) {
+	lock_acquire(&registry.lock);
+	struct heap **at = &registry.idle, *h;
+	for (; (h = *at) != NULL; at = &h->next_idle) {
+		if (h->spares.count != 0 && h->idle_ms <= before_ms)
+			break;
+		*othersp |= h->spares.count != 0;
+	}
+	if (h != NULL)
+		*at = h->next_idle;
+	lock_release(&registry.lock);
+	return h;
+}
+
+HAK_COLD void heap_relieve_idle(uint64_t before_ms) {
+	struct heap *h;
+	bool others = false;
+	atomic_store_explicit(&idle_spares, false, memory_order_relaxed);
+	while ((h = take_idle(before_ms, &others)) != NULL) {
+		heap_enter(h);
+		heap_delete_empty(h, NULL);
+		heap_leave(h);
+		lock_acquire(&registry.lock);
+		h->next_idle = registry.idle;
+		registry.idle = h;
+		lock_release(&registry.lock);
+	}
+	if (others)
+		atomic_store_explicit(&idle_spares, true, memory_order_relaxed);
 }
 
 /* What hardening needs beside. False: out of memory. */
@@ -194,25 +238,39 @@ static bool is_to_be_filled(const struct heap_class *hc, const struct slab *s) {
 	return others == enough && (s->was_lately || s->block_size <= SC_SMALL_MAX);
 }
 
-struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
-	pocket_yield(&h->pocket, 1);
-	heap_recall(h);
-	struct slab *s = slab_new(sc, h->classes[sc].all.first == NULL);
-	if (s == NULL)
-		return NULL;
-	if (is_to_be_filled(&h->classes[sc], s))
-		slab_populate(s);
+/* A new slab becomes the heap's. */
+static void own_new(struct heap *h, struct slab *s) {
 	/* Relaxed: nobody has a block of it yet, and the tag releases it with the rest of the
 	   descriptor to whoever finds the tag. */
 	atomic_store_explicit(&s->owner, &h->inbox, memory_order_relaxed);
 	slab_set_tag(s, h->tag);
 	COUNT(h->count.refill_fresh);
-	policy_note_lock(&h->policy, sc);
-	heap_log_slab(h, sc, "takes a fresh one");
+	heap_log_slab(h, s->sc, "takes a fresh one");
 	heap_add_slab(h, s);
 	if (s->has_canaries)
 		secure_prepare_slab(s);
-	return s;
+}
+
+struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
+	struct slab *slab[SPAN_BATCH], *s = spares_are_there(&h->spares) ? spares_take(h, sc) : NULL;
+	if (s != NULL) {
+		own_new(h, s);
+		return s;
+	}
+	pocket_yield(&h->pocket, 1);
+	heap_recall(h);
+	unsigned n = slab_new_several(sc, h->classes[sc].all.first == NULL, slab,
+	                              spares_are_wanted() ? spares_to_make(h, sc) : 1);
+	if (n == 0)
+		return NULL;
+	policy_note_lock(&h->policy, sc);
+	if (is_to_be_filled(&h->classes[sc], slab[0]))
+		slab_populate(slab[0]);
+	for (unsigned i = 0; i < n; i++)
+		own_new(h, slab[i]);
+	if (n > 1)
+		spares_add(h, slab + 1, n - 1);
+	return slab[0];
 }
 
 /* A slab of the heap's own that has blocks; the stages in order of cost. */
@@ -323,7 +381,18 @@ static void give_up_empty(struct heap *h) {
 		return;
 	h->kept_ms = 0;
 	h->keeps_empty = false;
-	heap_for_each_slab(h, heap_delete_if_empty);
+	heap_delete_empty(h, NULL);
+}
+
+HAK_COLD static void relieve_idle(void) {
+	enum { LOOKS = 4 }; /* while a purge delay passes */
+	static _Atomic uint64_t last;
+	uint64_t now = os_now_ms(), delay = (uint64_t)hak_settings.purge_delay_ms;
+	/* Relaxed: as in relieve_sleepers. */
+	if (hak_settings.purge_delay_ms < 0 || now - atomic_load_explicit(&last, memory_order_relaxed) < delay / LOOKS)
+		return;
+	atomic_store_explicit(&last, now, memory_order_relaxed);
+	heap_relieve_idle(now - delay);
 }
 
 HAK_COLD void heap_relieve_pockets(bool old_only) {
@@ -360,6 +429,8 @@ bool heap_look(struct heap *h) {
 		relieve_sleepers(now);
 	if (HAK_UNLIKELY(h->keeps_empty))
 		give_up_empty(h);
+	if (has_idle_spares())
+		relieve_idle();
 	if (!h->locked)
 		hide_bins(h);
 	return true;
@@ -367,7 +438,7 @@ bool heap_look(struct heap *h) {
 
 void heap_tick(struct heap *h) {
 	if (purge_pending() || !bigcache_is_empty() || !pocket_is_empty(&h->pocket) || h->keeps_empty || h->outbox.used != 0 ||
-	    arrivals_wait())
+	    arrivals_wait() || has_idle_spares())
 		heap_look(h);
 }
 
@@ -381,6 +452,12 @@ void *heap_pace(struct heap *h, void *block) {
 	heap_tick(h);
 	heap_leave(h);
 	return block;
+}
+
+static void turn_to(struct heap *h, struct heap_class *hc, struct slab *s) {
+	if (spares_are_there(&h->spares))
+		spares_forget(&h->spares, s);
+	hc->current = s;
 }
 
 /* Memory that was in use before costs no page fault: if another slab of the class has some, or the current
@@ -397,7 +474,7 @@ static bool recycle_instead(struct heap *h, struct heap_class *hc) {
 		return false;
 	COUNT(h->warm[sc_band(s->sc)].hits);
 	list_push(&hc->ready, &hc->current->ready);
-	hc->current = s;
+	turn_to(h, hc, s);
 	return true;
 }
 
@@ -477,7 +554,8 @@ static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 		struct slab *s = next_slab(h, sc);
 		if (s == NULL) {
 			bool is_large = hak_size_classes[sc].size > MOSAIC_MAX_SIZE;
-			p = is_large ? holes_start(h, sc) : holes_refill(h, sc);
+			if (!spares_are_there(&h->spares))
+				p = is_large ? holes_start(h, sc) : holes_refill(h, sc);
 			if (p != NULL)
 				return p;
 			if (hak_settings.tiny_profile == TINY_LARSON_GUARD && has_gathered(h))
@@ -486,7 +564,7 @@ static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 		}
 		if (s == NULL)
 			return NULL;
-		hc->current = s;
+		turn_to(h, hc, s);
 	}
 }
 
@@ -499,17 +577,26 @@ void *heap_refill(struct heap *h, unsigned sc, bool *zerop) {
 
 /* ---- flush, retire, destroy ---- */
 
-void heap_flush(struct heap *h) {
+static void bring_home(struct heap *h) {
+	h->flushes = true;
 	heap_read_messages(h, 0);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		bin_flush(h, sc);
 	outbox_flush(&h->outbox);
 	pocket_release(&h->pocket);
 	heap_drain_inbox(h);
-	heap_for_each_slab(h, heap_delete_if_empty);
+	h->flushes = false;
 }
 
+void heap_flush(struct heap *h) {
+	bring_home(h);
+	heap_delete_empty(h, NULL);
+}
+
+/* Unless it is a spare. */
 static void disown_slab(struct heap *h, struct slab *s) {
+	if (spares_are_there(&h->spares) && remote_all_home(s))
+		return;
 	heap_unlink_slab(h, s);
 	remote_disown(s);
 }
@@ -526,7 +613,8 @@ static void close_inbox(struct heap *h) {
 void heap_retire(struct heap *h) {
 	if (h->quarantine != NULL) /* which would be asked there, too, but far from what every process runs */
 		quarantine_flush(h);
-	heap_flush(h);
+	bring_home(h);
+	spares_leave(h);
 	h->sampling = NULL;
 	h->sampling_seen = h->bursts_seen = 0; /* the next thread sees to what is left */
 	h->is_watched = false;

@@ -25,6 +25,7 @@
 #include "front/outbox.h"
 #include "front/pocket.h"
 #include "front/policy.h"
+#include "front/spares.h"
 #include "front/tcache.h"
 #include "slab/remote.h"
 
@@ -91,8 +92,10 @@ struct heap {
 	uint64_t paced;          /* likewise, by heap_pace; */
 	uint8_t pace;            /* short ways that go by until then */
 	struct policy policy;
+	uint64_t idle_ms;        /* when it lost its thread, if it has spares */
 	uint64_t kept_ms;        /* when it was first seen that emptied slabs stay in their class; 0: not yet */
 	bool keeps_empty;        /* there may be such slabs */
+	bool flushes;            /* all blocks are being brought home: empty slabs are deleted in the end, together */
 	size_t gathered;         /* slabs when all blocks were last brought home for the budget */
 	struct heap *next;       /* registry of all heaps; constant */
 	struct heap *next_idle;  /* under the registry lock */
@@ -112,6 +115,7 @@ struct heap {
 	uint8_t recalls;         /* times that heap_recall took slabs of a class, or tried to */
 	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
 	struct heap_class classes[SC_COUNT];
+	struct spares spares;
 	struct pocket pocket;    /* last: few processes use much of it */
 };
 
@@ -178,6 +182,9 @@ void heap_scatter_message(struct message *m);
 /* Gives back the large blocks that are on their way to pockets, or, `old_only`, to those of threads that have not come
    by for a while. Any thread. */
 void heap_relieve_pockets(bool old_only);
+
+/* Deletes the spares of heaps without a thread since that time, or before. Any thread. */
+void heap_relieve_idle(uint64_t before_ms);
 
 /* Brings every cached block home, to its slab or to its owner, and large ones to their SuperSlab; not those in
    quarantine. */

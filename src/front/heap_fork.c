@@ -107,18 +107,23 @@ static void retire_broken(struct heap *h) {
 	memset(h->classes, 0, sizeof h->classes);
 	memset(h->holes, 0, sizeof h->holes);
 	h->slabs = 0;
+	h->spares = (struct spares){ 0 };
+	h->flushes = false;
 	outbox_forget(&h->outbox);
 	h->pocket = (struct pocket){ 0 }; /* its blocks stay freed, kept, and nobody's */
 	h->bins = NULL;
 	inbox_take(&h->inbox, true); /* its slabs are QUEUED and found by route_lost */
 }
 
-/* Threads that are gone, and heaps that no thread has, count no longer. */
+/* Threads that are gone, and heaps that no thread has, count no longer, nor do their spares. */
 static void recount_threads(void) {
-	size_t threads = 0;
-	for (const struct heap *h = heap_registry(); h != NULL; h = h->next)
+	size_t threads = 0, spare = 0;
+	for (const struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		threads += h->bins != NULL && !h->locked && !h->forsaken;
+		spare += h->forsaken ? 0 : h->spares.counted;
+	}
 	hak_space.threads = threads;
+	hak_space.spare = spare;
 }
 
 void heap_forsake(struct heap *h) {
@@ -145,6 +150,11 @@ static bool is_left(const struct heap *h, const struct heap *mine) {
 	return h != mine && h->bins != NULL && !h->locked && !h->forsaken;
 }
 
+/* A thread that is gone was inside it: its own, or one without a thread, whose spares it gave back. */
+static bool is_broken(const struct heap *h, const struct heap *mine) {
+	return h != mine && h->busy && !h->locked && !h->forsaken;
+}
+
 /* Threads that are gone may have stopped between a large block and its count. */
 static void recount_large(void) {
 	struct large_sums sums = large_sum();
@@ -157,7 +167,7 @@ static void recount_large(void) {
 
 void heap_repair_after_fork(struct heap *mine) {
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
-		if (is_left(h, mine) && h->busy)
+		if (is_broken(h, mine))
 			retire_broken(h);
 	slab_for_each(settle_unfinished, NULL);
 	slab_for_each(route_lost, NULL);

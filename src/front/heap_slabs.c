@@ -40,6 +40,8 @@ HAK_EVERYDAY void heap_add_slab(struct heap *h, struct slab *s) {
 
 void heap_unlink_slab(struct heap *h, struct slab *s) {
 	struct heap_class *hc = heap_class_of(h, s);
+	if (spares_are_there(&h->spares))
+		spares_forget(&h->spares, s);
 	if (hc->current == s)
 		hc->current = NULL;
 	if (list_is_linked(&s->ready))
@@ -64,13 +66,20 @@ HAK_EVERYDAY void heap_log_slab(const struct heap *h, unsigned sc, const char *w
 	os_say(&l);
 }
 
-void heap_delete_slab(struct heap *h, struct slab *s) {
+void heap_leave_slab(struct heap *h, struct slab *s, struct slab **list) {
 	heap_log_slab(h, s->sc, "gives one back");
 	heap_unlink_slab(h, s);
 	if (s->has_canaries)
 		secure_check_slab(s);
 	h->count.slab_deleted++;
-	slab_delete(s);
+	s->inbox_next = *list;
+	*list = s;
+}
+
+void heap_delete_slab(struct heap *h, struct slab *s) {
+	struct slab *list = NULL;
+	heap_leave_slab(h, s, &list);
+	slab_delete_all(list);
 }
 
 static void for_each_of_class(struct heap *h, unsigned sc, void (*visit)(struct heap *h, struct slab *s)) {
@@ -89,6 +98,18 @@ void heap_for_each_slab(struct heap *h, void (*visit)(struct heap *h, struct sla
 void heap_delete_if_empty(struct heap *h, struct slab *s) {
 	if (remote_all_home(s))
 		heap_delete_slab(h, s);
+}
+
+void heap_delete_empty(struct heap *h, bool (*stays)(struct heap *h, struct slab *s)) {
+	struct slab *list = NULL;
+	for (unsigned sc = 0; sc < SC_COUNT; sc++)
+		for (struct list_node *n = h->classes[sc].all.first, *next; n != NULL; n = next) {
+			struct slab *s = slab_of_all_node(n);
+			next = n->next;
+			if (remote_all_home(s) && (stays == NULL || !stays(h, s)))
+				heap_leave_slab(h, s, &list);
+		}
+	slab_delete_all(list);
 }
 
 /* ---- classes that wait ---- */
@@ -148,7 +169,7 @@ static bool is_among_last_mosaics(const struct heap *h) {
 }
 
 static void mosaic_gained_holes(struct heap *h, struct slab *s) {
-	if (s->used == 0 && !is_among_last_mosaics(h) && remote_all_home(s))
+	if (s->used == 0 && !h->flushes && !is_among_last_mosaics(h) && remote_all_home(s))
 		heap_delete_slab(h, s);
 	else
 		heap_file_mosaic(h, s);
@@ -207,9 +228,9 @@ HAK_NOINLINE static void slab_gained_blocks(struct heap *h, struct slab *s) {
 		return;
 	if (!list_is_linked(&s->ready))
 		list_push(&hc->ready, &s->ready);
-	if (s->used > s->left_remote || !remote_all_home(s))
+	if (s->used > s->left_remote || h->flushes || !remote_all_home(s))
 		return;
-	if (is_kept(h, hc, s))
+	if (is_kept(h, hc, s) || (spares_are_wanted() && spares_keep(h, s)))
 		heap_log_slab(h, s->sc, "keeps an empty one");
 	else
 		heap_delete_slab(h, s);

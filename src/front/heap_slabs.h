@@ -17,13 +17,18 @@ HAK_INLINE struct slab *slab_of_all_node(struct list_node *n) {
 /* The heap's lists that the slab belongs in: those of its class, or, for mosaics, those of class 0. */
 struct heap_class *heap_class_of(struct heap *h, const struct slab *s);
 
-/* A slab that is the heap's by owner and tag enters its lists; leaves them; leaves them and is deleted. */
+/* A slab that is the heap's by owner and tag enters its lists; leaves them; leaves them to be deleted with others on a
+   list; and is deleted. */
 void heap_add_slab(struct heap *h, struct slab *s);
 void heap_unlink_slab(struct heap *h, struct slab *s);
+void heap_leave_slab(struct heap *h, struct slab *s, struct slab **list);
 void heap_delete_slab(struct heap *h, struct slab *s);
 
 /* Leaves the heap's lists and is deleted if all its blocks are home. */
 void heap_delete_if_empty(struct heap *h, struct slab *s);
+
+/* The same for all of them together, but for those that stay, if that is asked. */
+void heap_delete_empty(struct heap *h, bool (*stays)(struct heap *h, struct slab *s));
 
 /* Before a small heap touches new memory: the slabs of a class whose blocks all wait in the bin are deleted, if what they
    lie on stays resident and serves any class. */

@@ -5,11 +5,13 @@
 #include "base/settings.h"
 #include "front/secure.h"
 #include "os/os.h"
+#include "space/purge.h"
 
 enum {
 	PART_LARGE = 8,  /* parts of the granules of large blocks, */
 	PART_LIVE = 32,  /* and of all granules in use, that the pieces in all pockets may have; */
-	LEAST = 8,       /* granules they may in any case */
+	LEAST = 8,       /* granules they may in any case, */
+	LEAST_CONTENDED = 2 * PURGE_FLOOR / GRANULE, /* or where threads wait for each other's spans */
 	PART_BIG = 8,    /* likewise of the big blocks' for the spans in all pockets, */
 	LEAST_SPANS = POCKET_SPAN_LAST, /* and in any case */
 	OUT_MOST = 2,    /* blocks given back to get below that, in one call: none has much to do */
@@ -76,7 +78,7 @@ static size_t allowance_of_all(enum pocket_sort sort) {
 		return max_size(space_big() / PART_BIG, LEAST_SPANS);
 	size_t live = __atomic_load_n(&hak_space.live, __ATOMIC_RELAXED);
 	size_t large = __atomic_load_n(&hak_space.large, __ATOMIC_RELAXED);
-	return max_size(live / PART_LIVE + large / PART_LARGE, LEAST);
+	return max_size(live / PART_LIVE + large / PART_LARGE, space_is_contended() ? LEAST_CONTENDED : LEAST);
 }
 
 static size_t threads(void) {

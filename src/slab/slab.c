@@ -61,19 +61,23 @@ static struct slab *take_descriptor_locked(void) {
 	return s;
 }
 
-static struct slab *take_descriptor(void) {
+static unsigned take_descriptors(struct slab **slab, unsigned most) {
+	unsigned n = 0;
 	lock_acquire(&slabs.lock);
-	struct slab *s = take_descriptor_locked();
-	if (s != NULL)
-		s->in_use = true;
+	for (; n < most && (slab[n] = take_descriptor_locked()) != NULL; n++)
+		slab[n]->in_use = true;
 	lock_release(&slabs.lock);
-	return s;
+	return n;
 }
 
-static void put_descriptor(struct slab *s) {
+static void put_descriptors(struct slab **slab, unsigned n) {
+	if (n == 0)
+		return;
 	lock_acquire(&slabs.lock);
-	s->in_use = false;
-	list_push(&slabs.free, &s->all);
+	for (unsigned i = 0; i < n; i++) {
+		slab[i]->in_use = false;
+		list_push(&slabs.free, &slab[i]->all);
+	}
 	lock_release(&slabs.lock);
 }
 
@@ -111,38 +115,69 @@ HAK_COLD void slab_populate(struct slab *s) {
 		s->touched = touched_note(GRANULE);
 }
 
-struct slab *slab_new(unsigned sc, bool is_first) {
+/* Empty, of that class, in a granule that is there. */
+HAK_NOINLINE static void set_up(struct slab *s, unsigned sc) {
 	const struct size_class *c = &hak_size_classes[sc];
-	struct slab *s = take_descriptor();
-	if (s == NULL)
-		return NULL;
-	/* Mid blocks leave pages unused: their classes are up to three pages apart. */
-	bool is_roomy = is_first || c->size > SC_SMALL_MAX;
-	struct span span;
-	if (!span_alloc(1, is_roomy ? SPAN_ROOMY : SPAN_DENSE, c->size, &span)) {
-		put_descriptor(s);
-		return NULL;
-	}
-	s->base = (uintptr_t)span.base;
-	s->ss = span.ss;
-	s->fresh_is_zero = span.zero;
-	s->touched = span.zero ? 0 : *superslab_touched(span.ss, s->base); /* mapped alone it is zero */
 	s->free = slab_end(s);
 	s->free_count = s->used = s->carved = s->left_remote = 0;
 	s->is_cold = false;
 	s->capacity = c->capacity;
 	s->block_size = c->size;
 	s->sc = (uint8_t)sc;
-	s->was_lately = span.lately;
-	s->is_end_idle = span.idle != 0;
-	s->is_end_slack = span.slack != 0;
 	harden(s);
 	HAK_PROBE2(slab_get, s->base, sc);
-	/* Relaxed: nobody knows this slab yet. */
+	/* Relaxed, here and below: nobody knows this slab yet. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
+}
+
+static void begin(struct slab *s, unsigned sc, const struct span *span) {
+	s->base = (uintptr_t)span->base;
+	s->ss = span->ss;
+	s->fresh_is_zero = span->zero;
+	s->touched = span->zero ? 0 : *superslab_touched(span->ss, s->base); /* mapped alone it is zero */
+	s->was_lately = span->lately;
+	s->is_end_idle = span->idle != 0;
+	s->is_end_slack = span->slack != 0;
+	set_up(s, sc);
 	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
 	atomic_store_explicit(&s->mosaic, NULL, memory_order_relaxed);
-	return s;
+}
+
+unsigned slab_new_several(unsigned sc, bool is_first, struct slab **slab, unsigned most) {
+	const struct size_class *c = &hak_size_classes[sc];
+	struct span span[SPAN_BATCH];
+	unsigned described = take_descriptors(slab, most);
+	if (described == 0)
+		return 0;
+	/* Mid blocks leave pages unused: their classes are up to three pages apart. */
+	bool is_roomy = is_first || c->size > SC_SMALL_MAX;
+	unsigned n = span_alloc_several(is_roomy ? SPAN_ROOMY : SPAN_DENSE, c->size, span, described);
+	put_descriptors(slab + n, described - n);
+	for (unsigned i = 0; i < n; i++)
+		begin(slab[i], sc, &span[i]);
+	return n;
+}
+
+HAK_COLD bool slab_is_whole(unsigned sc) {
+	return span_idle(1, hak_size_classes[sc].size) == 0;
+}
+
+static size_t carved_bytes(const struct slab *s) {
+	return s->carved * (size_t)s->block_size;
+}
+
+static size_t all_touched(const struct slab *s) {
+	return max_size(carved_bytes(s), touched_bytes(s->touched));
+}
+
+HAK_COLD unsigned slab_touched_units(const struct slab *s) {
+	return (unsigned)((all_touched(s) + TOUCHED_UNIT - 1) / TOUCHED_UNIT);
+}
+
+HAK_COLD void slab_convert(struct slab *s, unsigned sc) {
+	s->touched = touched_note(all_touched(s));
+	s->fresh_is_zero &= s->carved == 0;
+	set_up(s, sc);
 }
 
 static struct span span_of(const struct slab *s) {
@@ -157,30 +192,50 @@ HAK_COLD void slab_use_end(struct slab *s) {
 	s->is_end_idle = s->is_end_slack = false;
 }
 
-void slab_delete(struct slab *s) {
+/* All of deleting that takes no lock. False: its granule is lost. */
+HAK_NOINLINE static bool finish(struct slab *s, struct span *span, size_t *touchedp) {
 	HAK_PROBE2(slab_release, s->base, s->sc);
 	bool mosaic = slab_mosaic(s) != NULL;
-	struct span span = span_of(s);
-	span.last_size = mosaic ? 0 : s->block_size;
-	size_t carved = s->carved * (size_t)s->block_size;
+	*span = span_of(s);
+	span->last_size = mosaic ? 0 : s->block_size;
 	if (s->ss != NULL)
-		*superslab_touched(s->ss, s->base) = touched_note(max_size(carved, touched_bytes(s->touched)));
+		*superslab_touched(s->ss, s->base) = touched_note(all_touched(s));
 	/* What was never carved is as clean as it was at the start. */
-	size_t dirty = s->fresh_is_zero ? carved : GRANULE - span.idle;
+	*touchedp = s->fresh_is_zero ? carved_bytes(s) : GRANULE - span->idle;
 	/* A descriptor that is handed out anew must not look like this slab before it is filled in: a
 	   fork child goes by what it says. Relaxed: the slab is ours alone. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
 	if (mosaic)
 		mosaic_close(s);
-	bool usable = drop_guard(s);
-	put_descriptor(s);
-	if (usable)
-		span_free(&span, dirty);
+	return drop_guard(s);
+}
+
+void slab_delete_all(struct slab *list) {
+	while (list != NULL) {
+		struct slab *slab[SPAN_BATCH];
+		struct span span[SPAN_BATCH];
+		size_t touched[SPAN_BATCH];
+		unsigned n = 0, spans = 0;
+		/* SuperSlabs may have been switched off after the first were made. */
+		for (const struct slab *first = list; list != NULL && n < SPAN_BATCH && !list->ss == !first->ss; n++) {
+			slab[n] = list;
+			list = list->inbox_next;
+			spans += finish(slab[n], &span[spans], &touched[spans]);
+		}
+		put_descriptors(slab, n);
+		if (spans != 0)
+			span_free_several(span, touched, spans);
+	}
+}
+
+void slab_delete(struct slab *s) {
+	s->inbox_next = NULL;
+	slab_delete_all(s);
 }
 
 HAK_COLD void slab_forget(struct slab *s) {
-	put_descriptor(s);
+	put_descriptors(&s, 1);
 }
 
 void slab_set_tag(struct slab *s, uint32_t owner_tag) {

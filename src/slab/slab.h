@@ -129,9 +129,24 @@ HAK_INLINE void block_set_link(uintptr_t block, uintptr_t link) {
 	*(uintptr_t *)block = link;
 }
 
-/* A new slab of class `sc` with no owner, nothing carved, not tagged yet; NULL: out of memory. `is_first`: its owner
-   has none of this class, and may never fill it, as most of a thousand threads do not. Thread-safe. */
-struct slab *slab_new(unsigned sc, bool is_first);
+/* A new slab of class `sc` with no owner, nothing carved, not tagged yet, and up to `most` - 1 more, SPAN_BATCH in all,
+   where these cost no memory. How many there are; 0: out of memory. `is_first`: its owner has none of this class, and may
+   never fill it, as most of a thousand threads do not. Thread-safe. */
+unsigned slab_new_several(unsigned sc, bool is_first, struct slab **slab, unsigned most);
+HAK_INLINE struct slab *slab_new(unsigned sc, bool is_first) {
+	struct slab *s;
+	return slab_new_several(sc, is_first, &s, 1) != 0 ? s : NULL;
+}
+
+/* Do all pages of a slab of class `sc` serve? Others are not taken several at once, nor made of another's. */
+bool slab_is_whole(unsigned sc);
+
+/* How much of its granule was touched, by this slab or one before, in TOUCHED_UNITs. Owner. */
+unsigned slab_touched_units(const struct slab *s);
+
+/* An empty slab, in no list and no queue, becomes one of class `sc`, which is not tagged yet. Its owner; secure is 0, and
+   both classes are whole. */
+void slab_convert(struct slab *s, unsigned sc);
 
 /* Makes all pages that the blocks of a fresh slab, which is not tagged yet, are going to lie on resident, by one call rather
    than by a fault each: for an owner that is known to fill it. Not in a small heap, whose sandbox may forbid
@@ -144,6 +159,9 @@ void slab_use_end(struct slab *s);
 /* Gives the slab's memory and descriptor back. The caller is its owner; used == 0, it is in no list
    and no queue. */
 void slab_delete(struct slab *s);
+
+/* The same for all of a list, linked by `inbox_next`; NULL: none. */
+void slab_delete_all(struct slab *list);
 
 /* In a fork child, of a slab that was being made or deleted by a thread that is gone, and that the page map does not
    know: frees the descriptor. Granule and mosaic are lost. */

@@ -48,15 +48,21 @@ static uint32_t dirty_mask(const struct superslab *ss) {
 	return ss->free & ~ss->zero;
 }
 
+/* Relaxed: a count. In a fork child it may be less than nothing: that of a forsaken heap goes on. */
+HAK_EVERYDAY static size_t spare(void) {
+	size_t n = __atomic_load_n(&hak_space.spare, __ATOMIC_RELAXED);
+	return (ptrdiff_t)n > 0 ? n / (GRANULE / TOUCHED_UNIT) : 0;
+}
+
 /* Granules whose pages may be resident. */
 HAK_EVERYDAY static size_t in_use(void) {
 	size_t all = hak_space.live + space_big();
-	return all - min_size(all, hak_space.idle >> GRANULE_SHIFT);
+	return all - min_size(all, (hak_space.idle >> GRANULE_SHIFT) + spare());
 }
 
-/* Free granules whose pages may be resident. */
+/* Those that hold nothing. */
 HAK_EVERYDAY static size_t unused(void) {
-	return hak_space.dirty - min_size(hak_space.hollow >> GRANULE_SHIFT, hak_space.dirty);
+	return hak_space.dirty - min_size(hak_space.hollow >> GRANULE_SHIFT, hak_space.dirty) + spare();
 }
 
 static void watch_breath(void) {

@@ -212,10 +212,25 @@ HAK_COLD static void drop_end(struct span *span) {
 	note_cost(before);
 }
 
-bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span) {
+static struct span span_at(struct superslab *ss, unsigned first, size_t granules, bool zero) {
+	return (struct span){ .base = (void *)(ss->base + first * GRANULE), .granules = granules, .ss = ss, .zero = zero };
+}
+
+/* Dirty granules, while there are more than others are likely to want at once. Under the lock. */
+HAK_COLD static unsigned take_dirty(enum span_use use, struct span *span, unsigned most) {
+	unsigned n = 0, first;
+	bool zero;
+	for (; n < most && hak_space.dirty > SPAN_BATCH; n++) {
+		struct superslab *ss = superslab_take(1, use, &first, &zero);
+		span[n] = span_at(ss, first, 1, zero);
+	}
+	return n;
+}
+
+static unsigned alloc(size_t granules, enum span_use use, size_t size, struct span *span, unsigned most) {
 	if (!hak_settings.use_superslab)
 		return alloc_alone(granules, span);
-	unsigned first;
+	unsigned first, n = 1;
 	bool zero, grown;
 	space_acquire();
 	size_t regrets = hak_space.regrets;
@@ -224,12 +239,14 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
 		ss = take_locked(granules, SPAN_DENSE, &first, &zero, &grown);
 	if (ss == NULL) {
 		lock_release(space_lock());
-		return false;
+		return 0;
 	}
 	if (hak_space.regrets != regrets && held_likewise(ss->base + first * GRANULE, size))
 		purge_note_breath();
-	*span = (struct span){ .base = (void *)(ss->base + first * GRANULE), .granules = granules, .ss = ss,
-	                       .zero = zero, .lately = zero && purge_was_lately(ss) };
+	*span = span_at(ss, first, granules, zero);
+	span->lately = zero && purge_was_lately(ss);
+	if (HAK_UNLIKELY(most > 1))
+		n += take_dirty(use, span + 1, most - 1);
 	bool drop = size > IDLE_MIN && note_end(span, size); /* less than one block is over */
 	bool is_huge_page = zero && awaits_huge_page(ss, granules, first);
 	purge_after_growth_locked();
@@ -240,7 +257,15 @@ bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *sp
 		touch_huge_page(span->base);
 	if (drop)
 		drop_end(span);
-	return true;
+	return n;
+}
+
+bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span) {
+	return alloc(granules, use, size, span, 1) != 0;
+}
+
+unsigned span_alloc_several(enum span_use use, size_t size, struct span *span, unsigned most) {
+	return alloc(1, use, size, span, most);
 }
 
 static unsigned index_in(const struct superslab *ss, const void *base) {
@@ -255,22 +280,37 @@ static void leave_trace(const struct span *span) {
 		pagemap_set((uintptr_t)span->base, 1, TAG_LARGE_FREED, (void *)span->last_size);
 }
 
-void span_free(const struct span *span, size_t touched) {
+/* As many of the spans as lie in one SuperSlab and follow each other here. Under the lock. */
+HAK_NOINLINE static unsigned put_locked(const struct span *span, const size_t *touched, unsigned n) {
 	struct superslab *ss = span->ss;
-	if (ss == NULL) {
-		free_alone(span);
+	uint32_t mask = 0, dirty = 0;
+	size_t hollow = 0;
+	unsigned i = 0;
+	for (; i < n && span[i].ss == ss; i++) {
+		unsigned first = index_in(ss, span[i].base);
+		unsigned used = (unsigned)min_size((touched[i] + GRANULE - 1) >> GRANULE_SHIFT, span[i].granules);
+		size_t bytes = (size_t)used << GRANULE_SHIFT;
+		mask |= low_mask32((unsigned)span[i].granules) << first;
+		dirty |= used == 0 ? 0 : low_mask32(used) << first;
+		hollow += min_size(span[i].idle, bytes - min_size(touched[i], bytes));
+		forget_end(&span[i]);
+	}
+	superslab_put(ss, mask, dirty);
+	superslab_count_hollow(ss, hollow);
+	return i;
+}
+
+void span_free_several(const struct span *span, const size_t *touched, unsigned n) {
+	if (span->ss == NULL) { /* so are all */
+		for (unsigned i = 0; i < n; i++)
+			free_alone(&span[i]);
 		return;
 	}
-	leave_trace(span);
-	unsigned first = index_in(ss, span->base);
-	unsigned n = (unsigned)span->granules;
-	unsigned dirty = (unsigned)min_size((touched + GRANULE - 1) >> GRANULE_SHIFT, n);
-	uint32_t dirty_mask = dirty == 0 ? 0 : low_mask32(dirty) << first;
+	for (unsigned i = 0; i < n; i++)
+		leave_trace(&span[i]);
 	space_acquire();
-	forget_end(span);
-	superslab_put(ss, low_mask32(n) << first, dirty_mask);
-	size_t bytes = (size_t)dirty << GRANULE_SHIFT;
-	superslab_count_hollow(ss, min_size(span->idle, bytes - min_size(touched, bytes)));
+	for (unsigned done = 0; done < n;)
+		done += put_locked(span + done, touched + done, n - done);
 	purge_after_free_locked();
 	lock_release(space_lock());
 }

@@ -16,20 +16,25 @@ enum {
 	                    hands out unasked: below, they would cost a small process more than they bring */
 	HUGE_SLOW_RUN = 2, /* of them that were slow to come; then none is asked for */
 	HUGE_PAUSE = 1000, /* for so many ms */
+	WAIT_WORTH = 4,    /* times the lock is had at once that make up for one that it was waited for; */
+	CONTENDED = 64,    /* what is not made up for is much, */
+	CONTENDED_MOST = 1024, /* and remembered as far as that */
 };
 
 struct space_stats hak_space;
 HAK_AT_START uint8_t hak_touch_era;
+HAK_AT_START bool hak_space_contended;
 
 /* SuperSlabs by the length of a run of granules; [0] is not used. */
 struct run_index {
-	struct list by_length[SUPERSLAB_GRANULES + 1];
 	uint64_t lengths; /* bit r: by_length[r] may not be empty */
+	struct list by_length[SUPERSLAB_GRANULES + 1];
 };
 
 /* All under `lock`. */
 static struct {
-	struct lock lock;
+	struct lock lock HAK_CACHE_ALIGNED;
+	unsigned contention;           /* see note_wait */
 	struct kind {
 		struct run_index free, dirty;  /* SuperSlabs by longest free run, longest dirty run */
 		uintptr_t region, region_end;  /* mapped, not yet made SuperSlabs */
@@ -48,10 +53,22 @@ HAK_EVERYDAY struct lock *space_lock(void) {
 	return &space.lock;
 }
 
+HAK_NOINLINE static void note_wait(bool waited) {
+	if (waited)
+		space.contention = space.contention < CONTENDED_MOST - WAIT_WORTH ? space.contention + WAIT_WORTH : CONTENDED_MOST;
+	else
+		space.contention--;
+	bool contended = space.contention >= CONTENDED;
+	if (contended != hak_space_contended)
+		__atomic_store_n(&hak_space_contended, contended, __ATOMIC_RELAXED);
+}
+
 HAK_EVERYDAY void space_acquire(void) {
 	bool waited = !lock_try(&space.lock);
 	if (waited)
 		lock_acquire_slow(&space.lock, true);
+	if (HAK_UNLIKELY(waited || space.contention != 0))
+		note_wait(waited);
 	if (HAK_STATS) {
 		hak_space.locks++;
 		hak_space.waits += waited;

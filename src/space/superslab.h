@@ -79,6 +79,10 @@ enum span_use { SPAN_DENSE, SPAN_ROOMY };
    memory. Thread-safe. */
 bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span);
 
+/* The same for a granule, and for up to `most` - 1 more while many are dirty, all for blocks whose span_idle is 0, under
+   the lock once. How many there are; 0: out of memory. */
+unsigned span_alloc_several(enum span_use use, size_t size, struct span *span, unsigned most);
+
 /* Bytes of whole pages at the end of a span that blocks of `size` > 0 bytes leave unused; 0 if they are not worth a
    system call. */
 size_t span_idle(size_t granules, size_t size);
@@ -87,8 +91,13 @@ size_t span_idle(size_t granules, size_t size);
    Thread-safe. */
 void span_use(struct span *span, size_t bytes);
 
-/* Takes a span back; what lies behind its first `touched` bytes reads as zero. Thread-safe. */
-void span_free(const struct span *span, size_t touched);
+/* Takes `n` spans back, all from SuperSlabs, or none; what lies behind the first `touched` bytes of each reads as zero.
+   Thread-safe. */
+void span_free_several(const struct span *span, const size_t *touched, unsigned n);
+HAK_INLINE void span_free(const struct span *span, size_t touched) {
+	span_free_several(span, &touched, 1);
+}
+enum { SPAN_BATCH = 8 }; /* are enough for the lock to cost little */
 
 /* Makes a span longer by taking the free granules behind it. `zerop`: the new part reads as zero. */
 bool span_extend(struct span *span, size_t granules, bool *zerop);
@@ -96,29 +105,40 @@ bool span_extend(struct span *span, size_t granules, bool *zerop);
 /* Gives the granules behind the first `granules` back. */
 void span_shrink(struct span *span, size_t granules);
 
-/* Space counters, in granules; approximate for readers without the lock. */
+/* Space counters, in granules; approximate for readers without the lock. What changes with each span comes first: who
+   takes the lock has to fetch it from another processor's cache. */
 struct space_stats {
-	size_t superslabs; /* looked at without the lock, too */
 	size_t live;     /* in use; looked at without the lock, too */
 	size_t dirty;    /* free and maybe resident */
 	size_t hollow;   /* bytes of those that are not, about */
-	size_t purged;   /* purged, ever */
-	size_t purges;   /* calls of os_purge */
-	size_t regrets;
-	size_t alone;    /* granules mapped alone, without a SuperSlab */
-	size_t large;    /* granules of large blocks in SuperSlabs, those in pockets (front/pocket.h) among them */
-	size_t big;      /* granules of large blocks with a mapping of their own, likewise */
-	size_t idle;     /* bytes at the ends of spans in use that are not resident; */
-	size_t slack;    /* those that no block used as they were handed out, but that may be */
-	size_t dirty_most, live_most; /* the most there were at a time */
+	size_t superslabs; /* looked at without the lock, too */
 	size_t kept;     /* in BigCache, under its lock; the next is under neither */
 	size_t retained_most; /* of those, and free ones of SuperSlabs */
-	size_t pocketed; /* granules of `big` in pockets; not under the lock, as */
-	size_t threads;  /* that have a heap */
-	size_t guards;   /* slabs and large blocks that have any, live or not; not under the lock */
 	size_t locks, waits; /* times the lock was taken, and of those after waiting */
+	size_t dirty_most, live_most; /* the most there were at a time */
+	size_t idle;     /* bytes at the ends of spans in use that are not resident; */
+	size_t slack;    /* those that no block used as they were handed out, but that may be */
+	size_t regrets;
+	size_t purged;   /* purged, ever */
+	size_t purges;   /* calls of os_purge */
+	/* Not under the lock: */
+	size_t alone HAK_CACHE_ALIGNED; /* granules mapped alone, without a SuperSlab */
+	size_t large;    /* granules of large blocks in SuperSlabs, those in pockets (front/pocket.h) among them */
+	size_t big;      /* granules of large blocks with a mapping of their own, likewise */
+	size_t pocketed; /* granules of `big` in pockets */
+	size_t threads;  /* that have a heap */
+	size_t spare;    /* TOUCHED_UNITs of the empty slabs that heaps keep for themselves (front/spares.h) */
+	size_t guards;   /* slabs and large blocks that have any, live or not */
 };
 extern struct space_stats hak_space;
+
+/* Have threads often waited for the space lock of late? Then they had better take it seldom, and several spans at once.
+   Written under the lock, when it changes. */
+extern HAK_HIDDEN bool hak_space_contended;
+HAK_INLINE bool space_is_contended(void) {
+	/* Relaxed: a hint. */
+	return __atomic_load_n(&hak_space_contended, __ATOMIC_RELAXED);
+}
 
 /* The newest descriptor ever made; the others follow by `next`. */
 struct superslab *const *superslab_all(void);

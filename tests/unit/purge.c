@@ -136,6 +136,20 @@ static void much_dirty_memory_is_purged_at_once(void **state)
 	assert_true(hak_space.purged > purged);
 }
 
+/* Of what heaps keep for themselves, half the floor. */
+static void spare_slabs_leave_less_room(void **state)
+{
+	take(0, MANY);
+	hak_space.spare = FLOOR / 2 * (GRANULE / TOUCHED_UNIT);
+	for (unsigned i = 0; i < MANY; i++) {
+		size_t allowed = max_size(FLOOR, (hak_space.live - FLOOR / 2) / 4);
+		give_back(i, i + 1);
+		assert_true(hak_space.dirty + FLOOR / 2 <= allowed);
+	}
+	assert_true(hak_space.dirty > FLOOR / 4);
+	hak_space.spare = 0;
+}
+
 /* Not by mlock: AddressSanitizer makes that do nothing. */
 static bool lock_page_of(unsigned i, bool locked)
 {
@@ -772,6 +786,7 @@ int main(void)
 		cmocka_unit_test_setup(fresh_dirty_memory_after_quiet_time_is_kept, start_empty),
 		cmocka_unit_test_setup(what_was_used_meanwhile_is_young, start_empty),
 		cmocka_unit_test_setup(much_dirty_memory_is_purged_at_once, start_empty),
+		cmocka_unit_test_setup(spare_slabs_leave_less_room, start_empty),
 		cmocka_unit_test_setup(what_the_system_refuses_is_passed_over, start_empty),
 		cmocka_unit_test_setup(dirty_memory_may_follow_live, start_empty),
 		cmocka_unit_test_setup(purged_memory_reads_zero, start_empty),

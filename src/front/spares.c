@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+#include "front/spares.h"
+
+#include "base/bits.h"
+#include "base/settings.h"
+#include "front/heap_slabs.h"
+#include "os/alone.h"
+#include "space/purge.h"
+
+enum {
+	PART_FREE = 2,  /* of PURGE_FLOOR, which all may have touched together, */
+	PART_LIVE = 16, /* and of what is in use */
+	GRANULE_UNITS = GRANULE / TOUCHED_UNIT,
+	MADE = 4,       /* at once, at most */
+	COUNTED = 2 * GRANULE_UNITS, /* likewise */
+};
+
+/* Does what is kept wait for nobody, and what is deleted stay resident? */
+static bool is_worth_it(const struct heap *h) {
+	return !h->locked && hak_settings.secure == 0 && hak_settings.empty_reuse &&
+		hak_settings.use_superslab && hak_settings.purge_delay_ms != 0 && !hak_settings.background;
+}
+
+/* Units of all heaps. Relaxed, here and below: counts. */
+static size_t allowance_of_all(void) {
+	size_t live = __atomic_load_n(&hak_space.live, __ATOMIC_RELAXED);
+	return PURGE_FLOOR / TOUCHED_UNIT / PART_FREE + live * GRANULE_UNITS / PART_LIVE;
+}
+
+static void review(struct spares *sp) {
+	size_t threads = max_size(__atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED), 1);
+	sp->most = (unsigned)min_size(allowance_of_all() / threads, SPARES_MOST * GRANULE_UNITS);
+}
+
+/* The sum over all heaps is on a cache line that all write to: now and then is enough. */
+static void count(struct spares *sp) {
+	int change = (int)sp->units - (int)sp->counted;
+	if (change > -COUNTED && change < COUNTED)
+		return;
+	sp->counted = sp->units;
+	count_shared(&hak_space.spare, (size_t)change);
+}
+
+static void remove_at(struct spares *sp, unsigned i) {
+	sp->count--;
+	sp->units -= sp->weight[i];
+	for (; i < sp->count; i++) {
+		sp->slab[i] = sp->slab[i + 1];
+		sp->weight[i] = sp->weight[i + 1];
+	}
+	count(sp);
+}
+
+void spares_forget(struct spares *sp, const struct slab *s) {
+	for (unsigned i = sp->count; i-- > 0;)
+		if (sp->slab[i] == s) {
+			remove_at(sp, i);
+			return;
+		}
+}
+
+static void add(struct heap *h, struct slab *s, unsigned weight) {
+	struct spares *sp = &h->spares;
+	sp->slab[sp->count] = s;
+	sp->weight[sp->count++] = (uint8_t)weight;
+	sp->units += weight;
+	h->keeps_empty = true;
+	count(sp);
+}
+
+static bool has_room(const struct spares *sp, unsigned weight) {
+	return sp->count < SPARES_MOST && sp->units + weight <= sp->most;
+}
+
+/* Deletes the older half. */
+static void delete_half(struct heap *h) {
+	struct slab *list = NULL;
+	for (unsigned n = (h->spares.count + 1) / 2; n > 0; n--)
+		heap_leave_slab(h, h->spares.slab[0], &list);
+	slab_delete_all(list);
+}
+
+bool spares_keep(struct heap *h, struct slab *s) {
+	struct spares *sp = &h->spares;
+	unsigned weight = slab_touched_units(s);
+	if (!is_worth_it(h) || !slab_is_whole(s->sc))
+		return false;
+	if (sp->most == 0)
+		review(sp);
+	if (!has_room(sp, weight)) {
+		delete_half(h);
+		review(sp);
+	}
+	if (!has_room(sp, weight))
+		return false;
+	slab_convert(s, s->sc); /* what is carved anew is not read first, block by block, as a list is */
+	add(h, s, weight);
+	return true;
+}
+
+struct slab *spares_take(struct heap *h, unsigned sc) {
+	struct slab *s = h->spares.slab[h->spares.count - 1], *list = NULL;
+	if (!slab_is_whole(sc))
+		return NULL;
+	heap_leave_slab(h, s, &list);
+	slab_convert(s, sc);
+	return s;
+}
+
+unsigned spares_to_make(struct heap *h, unsigned sc) {
+	if (!is_worth_it(h) || !slab_is_whole(sc))
+		return 1;
+	review(&h->spares);
+	return 1 + (unsigned)min_size(h->spares.most / GRANULE_UNITS, MADE - 1);
+}
+
+void spares_add(struct heap *h, struct slab **slab, unsigned n) {
+	for (unsigned i = 0; i < n; i++) {
+		list_push(&heap_class_of(h, slab[i])->ready, &slab[i]->ready);
+		add(h, slab[i], slab_touched_units(slab[i]));
+	}
+}
+
+/* Is there room for it among those of all heaps, too? */
+static bool may_stay(struct heap *h, struct slab *s) {
+	struct spares *sp = &h->spares;
+	unsigned weight = slab_touched_units(s);
+	if (slab_mosaic(s) != NULL || !slab_is_whole(s->sc) || !has_room(sp, weight) ||
+	    __atomic_load_n(&hak_space.spare, __ATOMIC_RELAXED) + weight > allowance_of_all())
+		return false;
+	slab_convert(s, s->sc);
+	add(h, s, weight);
+	return true;
+}
+
+static bool stays(struct heap *h, struct slab *s) {
+	struct heap_class *hc = heap_class_of(h, s);
+	if (!may_stay(h, s))
+		return false;
+	if (hc->current == s)
+		hc->current = NULL;
+	if (!list_is_linked(&s->ready))
+		list_push(&hc->ready, &s->ready);
+	return true;
+}
+
+void spares_leave(struct heap *h) {
+	struct spares *sp = &h->spares;
+	sp->count = sp->units = 0;
+	count(sp);
+	review(sp);
+	heap_delete_empty(h, space_is_contended() && is_worth_it(h) ? stays : NULL);
+}
