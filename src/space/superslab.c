@@ -350,6 +350,18 @@ HAK_COLD size_t superslab_release_empty(void) {
 	return release_empty(&space.plain) + release_empty(&space.huge);
 }
 
+/* Granules without tags: the SuperSlab was about to be unmapped, or was new. */
+HAK_COLD static void tag_free(struct superslab *ss) {
+	for (unsigned i = 0; i < SUPERSLAB_GRANULES; i++) {
+		if (pagemap_tag(ss->base + i * GRANULE) != TAG_NONE)
+			continue;
+		pagemap_set(ss->base + i * GRANULE, 1, TAG_FREE, NULL);
+		if ((ss->free >> i & 1) == 0)
+			ss->zero |= (uint32_t)1 << i;
+		ss->free |= (uint32_t)1 << i;
+	}
+}
+
 HAK_COLD void superslab_rebuild(void) {
 	purge_reset();
 	space.plain = space.huge = (struct kind){ 0 }; /* regions may be half updated: given up */
@@ -367,6 +379,7 @@ HAK_COLD void superslab_rebuild(void) {
 			continue;
 		}
 		ss->zero &= ss->free;
+		tag_free(ss);
 		space_count_superslabs(1);
 		space_change_live(SUPERSLAB_GRANULES);
 		superslab_put(ss, ss->free, ss->free & ~ss->zero);

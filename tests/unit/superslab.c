@@ -386,6 +386,28 @@ static void rebuild_files_everything_again(void **state)
 	assert_int_equal(hak_space.superslabs, 0);
 }
 
+/* A fork child may find a SuperSlab that was about to be unmapped, or that was new. */
+static void rebuild_takes_what_has_no_tags_for_free(void **state)
+{
+	struct span used = take(1);
+	struct superslab *ss = used.ss;
+
+	pagemap_set_tag(ss->base + GRANULE, SUPERSLAB_GRANULES - 1, TAG_NONE);
+	superslab_rebuild();
+	assert_null(superslab_check());
+	assert_int_equal(hak_space.live, 1);
+	assert_int_equal(pagemap_tag(ss->base + GRANULE), TAG_FREE);
+	pagemap_set_tag(ss->base, SUPERSLAB_GRANULES, TAG_NONE);
+	ss->free = ss->zero = 0;
+	superslab_rebuild();
+	assert_null(superslab_check());
+	assert_int_equal(hak_space.live, 0);
+	assert_int_equal(hak_space.dirty, 0);
+	assert_int_equal(pagemap_tag(ss->base), TAG_FREE);
+	purge_all(0);
+	assert_int_equal(hak_space.superslabs, 0);
+}
+
 static void emptied_again_and_again_maps_no_more(void **state)
 {
 	size_t mapped = 0;
@@ -421,6 +443,7 @@ int main(void)
 		cmocka_unit_test_setup(clean_memory_without_huge_pages_first_while_they_are_slow, start_empty),
 		cmocka_unit_test_setup(roomy_spans_rather_among_huge_pages_than_nowhere, start_empty),
 		cmocka_unit_test_setup(rebuild_files_everything_again, start_empty),
+		cmocka_unit_test_setup(rebuild_takes_what_has_no_tags_for_free, start_empty),
 		cmocka_unit_test_setup(emptied_again_and_again_maps_no_more, start_empty),
 	};
 
