@@ -38,7 +38,8 @@ static struct {
 	uint32_t owners;          /* owner numbers given out */
 } registry;
 
-/* Has a heap without a thread spares? Relaxed, wherever it is used: a hint, which is looked at now and then. */
+/* Has a heap on the idle list spares? Written under the lock. Relaxed, wherever it is used: a hint, which is looked at
+   now and then. */
 static _Atomic bool idle_spares;
 
 static bool has_idle_spares(void) {
@@ -66,6 +67,7 @@ static struct heap *new_heap_locked(bool locked) {
 	struct heap *h = meta_alloc(sizeof *h);
 	if (h == NULL)
 		return NULL;
+	heap_enter(h); /* before it is in the registry: heap_registry_reset */
 	h->locked = locked;
 	h->is_first = !locked && !registry.has_first;
 	registry.has_first |= h->is_first;
@@ -89,53 +91,57 @@ static void count_thread(const struct heap *h, ptrdiff_t change) {
 		count_shared(&hak_space.threads, (size_t)change);
 }
 
+/* It stays busy until it has no bins, or a fork child would take it for whole, and retire it again; and until it is on the
+   list, or it would be put there twice. */
+static void push_idle_locked(struct heap *h) {
+	h->next_idle = *idle_list(h->locked);
+	*idle_list(h->locked) = h;
+	if (spares_are_there(&h->spares))
+		atomic_store_explicit(&idle_spares, true, memory_order_relaxed);
+	heap_leave(h);
+}
+
 static void put_idle(struct heap *h) {
-	bool has_spares = spares_are_there(&h->spares);
 	count_thread(h, -1);
-	if (HAK_UNLIKELY(has_spares))
+	if (spares_are_there(&h->spares))
 		h->idle_ms = os_now_ms();
 	lock_acquire(&registry.lock);
 	__atomic_store_n(&h->bins, NULL, __ATOMIC_RELAXED); /* under the lock: others look, see heap_registry_first */
-	/* After that: a fork child would take one that is not busy and has bins for whole, and retire it again.
-	   Before another thread can take it up. */
-	heap_leave(h);
-	h->next_idle = *idle_list(h->locked);
-	*idle_list(h->locked) = h;
+	push_idle_locked(h);
 	lock_release(&registry.lock);
-	if (HAK_UNLIKELY(has_spares))
-		atomic_store_explicit(&idle_spares, true, memory_order_relaxed);
 }
 
-/* Takes a heap out that has spares, and no thread since that time. `othersp`: there are some that had one later. */
-HAK_COLD static struct heap *take_idle(uint64_t before_ms, bool *othersp) {
+/* Takes those heaps out, as a list, that have spares, and no thread since that time. */
+HAK_COLD static struct heap *take_idle(uint64_t before_ms) {
+	struct heap *list = NULL, *h;
+	bool others = false;
 	lock_acquire(&registry.lock);
-	struct heap **at = &registry.idle, *h;
-	for (; (h = *at) != NULL; at = &h->next_idle) {
-		if (h->spares.count != 0 && h->idle_ms <= before_ms)
-			break;
-		*othersp |= h->spares.count != 0;
-	}
-	if (h != NULL)
+	for (struct heap **at = &registry.idle; (h = *at) != NULL;) {
+		if (h->spares.count == 0 || h->idle_ms > before_ms) {
+			others |= h->spares.count != 0;
+			at = &h->next_idle;
+			continue;
+		}
+		heap_enter(h);
 		*at = h->next_idle;
+		h->next_idle = list;
+		list = h;
+	}
+	atomic_store_explicit(&idle_spares, others, memory_order_relaxed);
 	lock_release(&registry.lock);
-	return h;
+	return list;
 }
 
 HAK_COLD void heap_relieve_idle(uint64_t before_ms) {
-	struct heap *h;
-	bool others = false;
-	atomic_store_explicit(&idle_spares, false, memory_order_relaxed);
-	while ((h = take_idle(before_ms, &others)) != NULL) {
-		heap_enter(h);
+	if (!has_idle_spares())
+		return;
+	for (struct heap *h = take_idle(before_ms), *next; h != NULL; h = next) {
+		next = h->next_idle;
 		heap_delete_empty(h, NULL);
-		heap_leave(h);
 		lock_acquire(&registry.lock);
-		h->next_idle = registry.idle;
-		registry.idle = h;
+		push_idle_locked(h);
 		lock_release(&registry.lock);
 	}
-	if (others)
-		atomic_store_explicit(&idle_spares, true, memory_order_relaxed);
 }
 
 /* What hardening needs beside. False: out of memory. */
@@ -159,14 +165,15 @@ static void seed(struct heap *h) {
 struct heap *heap_acquire(struct bin *bins, bool locked) {
 	lock_acquire(&registry.lock);
 	struct heap *h = *idle_list(locked);
-	if (h != NULL)
+	if (h != NULL) {
+		heap_enter(h); /* until the caller is done with setting up */
 		*idle_list(locked) = h->next_idle;
-	else
+	} else {
 		h = new_heap_locked(locked);
+	}
 	lock_release(&registry.lock);
 	if (h == NULL)
 		return NULL;
-	heap_enter(h); /* until the caller is done with setting up */
 	count_thread(h, 1);
 	if (bins == NULL && !harden(h)) {
 		put_idle(h);
@@ -657,6 +664,10 @@ HAK_COLD void heap_call_threads(bool try) {
 	lock_release(&registry.lock);
 }
 
+/* A heap on its way from or to a list is busy: it is broken, and lost. */
 void heap_registry_reset(void) {
 	registry.idle = registry.idle_locked = NULL;
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		if (h->bins == NULL && !h->busy && !h->forsaken)
+			push_idle_locked(h);
 }

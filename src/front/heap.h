@@ -240,7 +240,7 @@ HAK_INLINE void heap_answer(const struct heap *h) {
 		heap_count_frees(h, NULL);
 }
 
-/* After fork with that lock held by a thread that is gone: forgets the idle heaps. */
+/* After fork with that lock held by a thread that is gone: makes the lists of idle heaps again. */
 void heap_registry_reset(void);
 
 #endif

@@ -284,9 +284,16 @@ static unsigned class_of_hole(const struct slab *s, uintptr_t addr) {
 	return m != NULL ? mosaic_freed_at(m, addr - s->base) : 0;
 }
 
+/* The class of the block that `addr` was before its slab became a spare, which has forgotten its blocks; 0: it was none. */
+static unsigned class_in_spare(const struct slab *s, uintptr_t addr) {
+	uint32_t index = sc_index(s->sc, addr - s->base);
+	bool is_spare = slab_mosaic(s) == NULL && __atomic_load_n(&s->carved, __ATOMIC_RELAXED) == 0 && !s->fresh_is_zero;
+	return is_spare && index < s->capacity && s->base + (uintptr_t)index * s->block_size == addr ? s->sc : 0;
+}
+
 bool misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr) {
 	uintptr_t block = misuse_block_around(s, addr);
-	unsigned sc = block == 0 ? class_of_hole(s, addr) : 0;
+	unsigned sc = block == 0 ? class_of_hole(s, addr) | class_in_spare(s, addr) : 0;
 	if (sc != 0)
 		return misuse_freed(op, addr, hak_size_classes[sc].size);
 	if (block == 0)

@@ -9,22 +9,24 @@
 
 enum {
 	PART_FREE = 2,  /* of PURGE_FLOOR, which all may have touched together, */
-	PART_LIVE = 16, /* and of what is in use */
+	PART_LIVE = 16, /* and of what is in use, of those whose threads live */
 	GRANULE_UNITS = GRANULE / TOUCHED_UNIT,
 	MADE = 4,       /* at once, at most */
 	COUNTED = 2 * GRANULE_UNITS, /* likewise */
 };
 
-/* Does what is kept wait for nobody, and what is deleted stay resident? */
+/* Does what is kept keep nobody waiting, and what is deleted stay resident? Below a limit another thread may need it. */
 static bool is_worth_it(const struct heap *h) {
-	return !h->locked && hak_settings.secure == 0 && hak_settings.empty_reuse &&
+	return !h->locked && hak_settings.limit == 0 && hak_settings.secure == 0 && hak_settings.empty_reuse &&
 		hak_settings.use_superslab && hak_settings.purge_delay_ms != 0 && !hak_settings.background;
 }
 
-/* Units of all heaps. Relaxed, here and below: counts. */
+/* Units of all heaps without a thread, and of all. Relaxed, here and below: counts. */
+static size_t least_of_all(void) {
+	return PURGE_FLOOR / TOUCHED_UNIT / PART_FREE;
+}
 static size_t allowance_of_all(void) {
-	size_t live = __atomic_load_n(&hak_space.live, __ATOMIC_RELAXED);
-	return PURGE_FLOOR / TOUCHED_UNIT / PART_FREE + live * GRANULE_UNITS / PART_LIVE;
+	return least_of_all() + __atomic_load_n(&hak_space.live, __ATOMIC_RELAXED) * GRANULE_UNITS / PART_LIVE;
 }
 
 static void review(struct spares *sp) {
@@ -33,12 +35,16 @@ static void review(struct spares *sp) {
 }
 
 /* The sum over all heaps is on a cache line that all write to: now and then is enough. */
+static void settle_count(struct spares *sp) {
+	int change = (int)sp->units - (int)sp->counted;
+	sp->counted = sp->units;
+	if (change != 0)
+		count_shared(&hak_space.spare, (size_t)change);
+}
 static void count(struct spares *sp) {
 	int change = (int)sp->units - (int)sp->counted;
-	if (change > -COUNTED && change < COUNTED)
-		return;
-	sp->counted = sp->units;
-	count_shared(&hak_space.spare, (size_t)change);
+	if (change <= -COUNTED || change >= COUNTED || sp->count == 0)
+		settle_count(sp);
 }
 
 static void remove_at(struct spares *sp, unsigned i) {
@@ -59,6 +65,12 @@ void spares_forget(struct spares *sp, const struct slab *s) {
 		}
 }
 
+/* In this heap, and in all. */
+static bool has_room(const struct spares *sp, unsigned weight, size_t all) {
+	return sp->count < SPARES_MOST && sp->units + weight <= sp->most &&
+		__atomic_load_n(&hak_space.spare, __ATOMIC_RELAXED) + sp->units - sp->counted + weight <= all;
+}
+
 static void add(struct heap *h, struct slab *s, unsigned weight) {
 	struct spares *sp = &h->spares;
 	sp->slab[sp->count] = s;
@@ -66,10 +78,6 @@ static void add(struct heap *h, struct slab *s, unsigned weight) {
 	sp->units += weight;
 	h->keeps_empty = true;
 	count(sp);
-}
-
-static bool has_room(const struct spares *sp, unsigned weight) {
-	return sp->count < SPARES_MOST && sp->units + weight <= sp->most;
 }
 
 /* Deletes the older half. */
@@ -87,11 +95,11 @@ bool spares_keep(struct heap *h, struct slab *s) {
 		return false;
 	if (sp->most == 0)
 		review(sp);
-	if (!has_room(sp, weight)) {
+	if (!has_room(sp, weight, allowance_of_all())) {
 		delete_half(h);
 		review(sp);
 	}
-	if (!has_room(sp, weight))
+	if (!has_room(sp, weight, allowance_of_all()))
 		return false;
 	slab_convert(s, s->sc); /* what is carved anew is not read first, block by block, as a list is */
 	add(h, s, weight);
@@ -117,16 +125,14 @@ unsigned spares_to_make(struct heap *h, unsigned sc) {
 void spares_add(struct heap *h, struct slab **slab, unsigned n) {
 	for (unsigned i = 0; i < n; i++) {
 		list_push(&heap_class_of(h, slab[i])->ready, &slab[i]->ready);
-		add(h, slab[i], slab_touched_units(slab[i]));
+		if (h->spares.count < SPARES_MOST)
+			add(h, slab[i], slab_touched_units(slab[i]));
 	}
 }
 
-/* Is there room for it among those of all heaps, too? */
 static bool may_stay(struct heap *h, struct slab *s) {
-	struct spares *sp = &h->spares;
 	unsigned weight = slab_touched_units(s);
-	if (slab_mosaic(s) != NULL || !slab_is_whole(s->sc) || !has_room(sp, weight) ||
-	    __atomic_load_n(&hak_space.spare, __ATOMIC_RELAXED) + weight > allowance_of_all())
+	if (slab_mosaic(s) != NULL || !slab_is_whole(s->sc) || !has_room(&h->spares, weight, least_of_all()))
 		return false;
 	slab_convert(s, s->sc);
 	add(h, s, weight);
@@ -150,4 +156,5 @@ void spares_leave(struct heap *h) {
 	count(sp);
 	review(sp);
 	heap_delete_empty(h, space_is_contended() && is_worth_it(h) ? stays : NULL);
+	settle_count(sp); /* for a long time, maybe */
 }

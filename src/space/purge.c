@@ -48,10 +48,11 @@ static uint32_t dirty_mask(const struct superslab *ss) {
 	return ss->free & ~ss->zero;
 }
 
-/* Relaxed: a count. In a fork child it may be less than nothing: that of a forsaken heap goes on. */
+/* As far as it is to leave less room for what can be purged. Relaxed: a count. In a fork child it may be less than
+   nothing: that of a forsaken heap goes on. */
 HAK_EVERYDAY static size_t spare(void) {
 	size_t n = __atomic_load_n(&hak_space.spare, __ATOMIC_RELAXED);
-	return (ptrdiff_t)n > 0 ? n / (GRANULE / TOUCHED_UNIT) : 0;
+	return (ptrdiff_t)n > 0 ? min_size(n / (GRANULE / TOUCHED_UNIT), PURGE_FLOOR / GRANULE / 2) : 0;
 }
 
 /* Granules whose pages may be resident. */

@@ -136,11 +136,11 @@ static void much_dirty_memory_is_purged_at_once(void **state)
 	assert_true(hak_space.purged > purged);
 }
 
-/* Of what heaps keep for themselves, half the floor. */
+/* What heaps keep for themselves, but no more of it than half the floor: it is not to be had here. */
 static void spare_slabs_leave_less_room(void **state)
 {
 	take(0, MANY);
-	hak_space.spare = FLOOR / 2 * (GRANULE / TOUCHED_UNIT);
+	hak_space.spare = 2 * FLOOR * (GRANULE / TOUCHED_UNIT);
 	for (unsigned i = 0; i < MANY; i++) {
 		size_t allowed = max_size(FLOOR, (hak_space.live - FLOOR / 2) / 4);
 		give_back(i, i + 1);

@@ -10,6 +10,8 @@
 #include "common.h"
 #include "fixture.h"
 #include "front/heap_slabs.h"
+#include "front/misuse.h"
+#include "listen.h"
 #include "observe/check.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -24,7 +26,7 @@ enum {
 	ALL = 64,               /* granules that all spares together may have */
 	MANY_THREADS = 1000,
 	WAITS = 64,             /* make it contended, at most */
-	ABOUT = 2 * (GRANULE / TOUCHED_UNIT) - 1, /* as far the sum of all is off, a heap */
+	ABOUT = 2 * (GRANULE / TOUCHED_UNIT) - 1, /* as far is the sum of all off for a heap */
 };
 
 static struct bin bins[SC_COUNT], other_bins[SC_COUNT];
@@ -52,6 +54,7 @@ static void set_usual(void)
 	hak_settings.empty_reuse = hak_settings.use_superslab = true;
 	hak_settings.purge_delay_ms = 1000;
 	hak_settings.secure = 0;
+	hak_settings.limit = 0;
 	hak_settings.background = false;
 }
 
@@ -60,6 +63,7 @@ static int end(void **state)
 	set_contended(false);
 	set_usual();
 	heap_retire(heap);
+	heap_relieve_idle(UINT64_MAX);
 	return hak_space.live == 0 && hak_space.spare == 0 ? 0 : -1;
 }
 
@@ -166,6 +170,7 @@ static void spare_weighs_what_it_touched(void **state)
 	heap = heap_acquire(bins, false);
 	assert_int_equal(heap->spares.count, 2);
 	assert_int_equal(heap->spares.units, 1 + GRANULE / TOUCHED_UNIT);
+	assert_int_equal(hak_space.spare, heap->spares.units);
 	assert_int_equal(heap->spares.slab[0]->sc, NEXT);
 	spares_forget(&heap->spares, heap->spares.slab[0]);
 	assert_int_equal(heap->spares.units, GRANULE / TOUCHED_UNIT);
@@ -173,13 +178,21 @@ static void spare_weighs_what_it_touched(void **state)
 	assert_int_equal(heap->spares.units, 0);
 }
 
-static void spare_has_no_blocks(void **state)
+/* Who frees a block again that a spare has forgotten is told so. */
+static void block_of_a_spare_freed_again_is_named(void **state)
 {
 	come_and_go(1);
 	const struct slab *s = heap->spares.slab[0];
-	assert_false(slab_has_block(s, s->base));
-	assert_int_equal(s->used, 0);
+	uintptr_t block = s->base + 2 * s->block_size;
 	assert_int_equal(s->carved, 0);
+	assert_int_equal(s->used, 0);
+	assert_false(slab_has_block(s, block));
+	listen_begin();
+	assert_false(misuse_suspect(OP_FREE, s, block));
+	assert_said("double free of %p (1024-byte block)", (void *)block);
+	listen_begin();
+	assert_false(misuse_suspect(OP_FREE, s, block + 16));
+	assert_said("free of invalid pointer %p", (void *)(block + 16));
 }
 
 static void several_are_made_while_much_is_dirty(void **state)
@@ -257,6 +270,15 @@ static void spares_have_a_limit(void **state)
 	hak_space.threads -= ALL / most - 1;
 }
 
+/* Sleeping threads may have kept what all may. */
+static void spares_of_others_leave_no_room(void **state)
+{
+	hak_space.spare += ALL * (GRANULE / TOUCHED_UNIT);
+	come_and_go(4);
+	assert_in_range(heap->spares.count, 0, 1); /* a part of what lives */
+	hak_space.spare -= ALL * (GRANULE / TOUCHED_UNIT);
+}
+
 static void many_threads_have_none(void **state)
 {
 	hak_space.threads += MANY_THREADS;
@@ -272,7 +294,8 @@ static void many_threads_have_none(void **state)
 
 static void settings_forbid_spares(void **state)
 {
-	for (unsigned i = 0; i < 5; i++) {
+	for (unsigned i = 0; i < 6; i++) {
+		hak_settings.limit = i == 5 ? SIZE_MAX : 0;
 		hak_settings.empty_reuse = i != 0;
 		hak_settings.purge_delay_ms = i == 1 ? 0 : 1000;
 		hak_settings.background = i == 2;
@@ -299,7 +322,9 @@ static void locked_heap_has_none(void **state)
 static void what_is_spare_counts_as_free(void **state)
 {
 	come_and_go(4);
-	assert_in_range(hak_space.spare, 4 * (GRANULE / TOUCHED_UNIT) - ABOUT, 4 * (GRANULE / TOUCHED_UNIT) + ABOUT);
+	assert_true(heap->spares.count > 1);
+	assert_int_equal(heap->spares.units, heap->spares.count * (GRANULE / TOUCHED_UNIT));
+	assert_in_range(hak_space.spare + ABOUT, heap->spares.units, heap->spares.units + ABOUT);
 	heap_flush(heap);
 	assert_int_equal(heap->spares.count, 0);
 	assert_int_equal(heap->slabs, 0);
@@ -449,6 +474,34 @@ static void fork_child_does_without_a_broken_idle_heap(void **state)
 	heap = heap_acquire(bins, false);
 }
 
+/* But those that were on their way from the list or to it, which are busy. */
+static void registry_made_again_has_idle_heaps(void **state)
+{
+	struct bin (*all)[SC_COUNT] = test_calloc(64, sizeof(*all));
+	struct heap *heaps[64], *first = heap, *second = heap_acquire(other_bins, false), *newest = heap_registry();
+	unsigned n = 0;
+	bool has_first = false, has_second = false;
+
+	come_and_go(4);
+	heap_retire(heap);
+	heap_retire(second);
+	heap_enter(second);
+	heap_registry_reset();
+	for (; n < 64 && heap_registry() == newest; n++) {
+		heaps[n] = heap_acquire(all[n], false);
+		has_first |= heaps[n] == first && first->spares.count > 1;
+		has_second |= heaps[n] == second;
+	}
+	assert_true(has_first);
+	assert_false(has_second);
+	heap_leave(second);
+	while (n > 0)
+		heap_retire(heaps[--n]);
+	heap_registry_reset();
+	heap = heap_acquire(bins, false);
+	test_free(all);
+}
+
 static void wait_for_the_lock(unsigned index)
 {
 	for (int i = 0; i < WAITS; i++) {
@@ -523,11 +576,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(spare_serves_another_class_without_the_lock, start, end),
 		cmocka_unit_test_setup_teardown(spare_serves_its_own_class, start, end),
 		cmocka_unit_test_setup_teardown(spare_weighs_what_it_touched, start, end),
-		cmocka_unit_test_setup_teardown(spare_has_no_blocks, start, end),
+		cmocka_unit_test_setup_teardown(block_of_a_spare_freed_again_is_named, start, end),
 		cmocka_unit_test_setup_teardown(several_are_made_while_much_is_dirty, start, end),
 		cmocka_unit_test_setup_teardown(one_is_made_where_others_would_be_new_memory, start, end),
 		cmocka_unit_test_setup_teardown(classes_that_leave_pages_unused_take_no_part, start, end),
 		cmocka_unit_test_setup_teardown(spares_have_a_limit, start, end),
+		cmocka_unit_test_setup_teardown(spares_of_others_leave_no_room, start, end),
 		cmocka_unit_test_setup_teardown(many_threads_have_none, start, end),
 		cmocka_unit_test_setup_teardown(settings_forbid_spares, start, end),
 		cmocka_unit_test_setup_teardown(locked_heap_has_none, start, end),
@@ -540,6 +594,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_threads_left_has_a_limit, start, end),
 		cmocka_unit_test_setup_teardown(spares_without_a_thread_go_with_age, start, end),
 		cmocka_unit_test_setup_teardown(fork_child_does_without_a_broken_idle_heap, start, end),
+		cmocka_unit_test_setup_teardown(registry_made_again_has_idle_heaps, start, end),
 		cmocka_unit_test_setup_teardown(those_who_wait_are_counted, start, end),
 		cmocka_unit_test_setup_teardown(spans_of_several_superslabs_go_back_together, start, end),
 		cmocka_unit_test_setup_teardown(more_slabs_than_a_batch_are_deleted, start, end),
