@@ -3,6 +3,7 @@
    a time. */
 #include "front/spares.h"
 
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@ enum {
 	MADE = 4,               /* slabs at once */
 	ALL = 64,               /* granules that all spares together may have */
 	MANY_THREADS = 1000,
-	WAITS = 64,             /* make it contended, at most */
+	ROUNDS = 1000,          /* of waiting make it contended, at most */
 	ABOUT = 2 * (GRANULE / TOUCHED_UNIT) - 1, /* as far is the sum of all off for a heap */
 };
 
@@ -502,12 +503,29 @@ static void registry_made_again_has_idle_heaps(void **state)
 	test_free(all);
 }
 
+static _Atomic unsigned asked, had; /* ROUNDS: no more */
+
+/* Threads 0 and 1: that one asks for the lock while this one has it. */
 static void wait_for_the_lock(unsigned index)
 {
-	for (int i = 0; i < WAITS; i++) {
+	for (unsigned i = 0; index == 0 && i < ROUNDS - 1 && !space_is_contended(); i++) {
 		space_acquire();
-		sleep_ms(1); /* the others find it taken */
+		atomic_store(&asked, i + 1);
+		sleep_ms(1);
 		lock_release(space_lock());
+		while (atomic_load(&had) == i)
+			sched_yield();
+	}
+	if (index == 0)
+		atomic_store(&asked, ROUNDS);
+	while (index == 1 && atomic_load(&asked) != ROUNDS) {
+		if (atomic_load(&asked) == atomic_load(&had)) {
+			sched_yield();
+			continue;
+		}
+		space_acquire();
+		lock_release(space_lock());
+		atomic_fetch_add(&had, 1);
 	}
 }
 
