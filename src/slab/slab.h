@@ -65,7 +65,7 @@ struct slab {
 	/* Second line: other threads'. */
 	_Atomic uint64_t remote HAK_CACHE_ALIGNED; /* see slab/remote.h */
 	_Atomic(struct inbox *) owner;             /* NULL: nobody */
-	struct slab *inbox_next;                   /* whoever holds the slab in a queue */
+	struct slab *inbox_next;                   /* whoever holds the slab in a queue, or on a list to be deleted */
 	struct list_node all;                      /* owner: in the owner's list of all its slabs */
 	struct list_node pool_link;                /* under the pool's lock */
 	_Atomic(struct mosaic *) mosaic;           /* NULL: all blocks are of class `sc` */
