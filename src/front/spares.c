@@ -79,6 +79,14 @@ static void add(struct heap *h, struct slab *s, unsigned weight) {
 	h->keeps_empty = true;
 	count(sp);
 }
+static bool add_if_room(struct heap *h, struct slab *s, size_t all) {
+	unsigned weight = slab_touched_units(s);
+	if (!has_room(&h->spares, weight, all))
+		return false;
+	slab_convert(s, s->sc); /* what is carved anew is not read first, block by block, as a list is */
+	add(h, s, weight);
+	return true;
+}
 
 /* Deletes the older half. */
 static void delete_half(struct heap *h) {
@@ -89,21 +97,15 @@ static void delete_half(struct heap *h) {
 }
 
 bool spares_keep(struct heap *h, struct slab *s) {
-	struct spares *sp = &h->spares;
-	unsigned weight = slab_touched_units(s);
 	if (!is_worth_it(h) || !slab_is_whole(s->sc))
 		return false;
-	if (sp->most == 0)
-		review(sp);
-	if (!has_room(sp, weight, allowance_of_all())) {
-		delete_half(h);
-		review(sp);
-	}
-	if (!has_room(sp, weight, allowance_of_all()))
-		return false;
-	slab_convert(s, s->sc); /* what is carved anew is not read first, block by block, as a list is */
-	add(h, s, weight);
-	return true;
+	if (h->spares.most == 0)
+		review(&h->spares);
+	if (add_if_room(h, s, allowance_of_all()))
+		return true;
+	delete_half(h);
+	review(&h->spares);
+	return add_if_room(h, s, allowance_of_all());
 }
 
 struct slab *spares_take(struct heap *h, unsigned sc) {
@@ -130,18 +132,9 @@ void spares_add(struct heap *h, struct slab **slab, unsigned n) {
 	}
 }
 
-static bool may_stay(struct heap *h, struct slab *s) {
-	unsigned weight = slab_touched_units(s);
-	if (slab_mosaic(s) != NULL || !slab_is_whole(s->sc) || !has_room(&h->spares, weight, least_of_all()))
-		return false;
-	slab_convert(s, s->sc);
-	add(h, s, weight);
-	return true;
-}
-
 static bool stays(struct heap *h, struct slab *s) {
 	struct heap_class *hc = heap_class_of(h, s);
-	if (!may_stay(h, s))
+	if (slab_mosaic(s) != NULL || !slab_is_whole(s->sc) || !add_if_room(h, s, least_of_all()))
 		return false;
 	if (hc->current == s)
 		hc->current = NULL;
