@@ -223,7 +223,7 @@ bool free_without_heap(struct pagemap_entry e, void *ptr) {
 	struct slab *s = e.desc;
 	if (!tag_is_plain_slab(e.tag) || secure_is_on())
 		return false;
-	prefetch_beyond(ptr, s->block_size);
+	prefetch_beyond(ptr, NULL, s->block_size);
 	if (!slab_has_own_block(s, block) || block_looks_free(block))
 		return false;
 	post_one(s, block);
@@ -258,7 +258,7 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *c
 		unsigned sc = tcache_class_in_mosaic(s, ptr);
 		return sc != 0 && free_beyond(h, sc, ptr, caller);
 	}
-	prefetch_beyond(ptr, s->block_size);
+	prefetch_beyond(ptr, NULL, s->block_size);
 	if (!slab_has_own_block(s, addr) || block_looks_free(addr))
 		return false;
 	if (own)

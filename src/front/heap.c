@@ -25,6 +25,8 @@ enum {
 	RECYCLED_TRIES = 4, /* ready slabs looked at for blocks that were in use before */
 	GUARD_SLABS = 4 * SUPERSLAB_GRANULES, /* TINY_LARSON_GUARD: slabs a heap takes freely */
 	FILLED_FROM = 3,    /* slabs of a class that a heap has when it is clear that it is going to fill the next */
+	TOUCHED_FROM = 16,  /* blocks taken off a slab's list, and at least this part of all it has, */
+	TOUCHED_PART = 4,   /* before all are brought near first */
 	SHUFFLED = 8,       /* blocks carved at a time, at least, where their order is to be random */
 };
 
@@ -324,6 +326,8 @@ static void *take_own_list(struct heap *h, struct slab *s) {
 	if (s->is_cold && bin_list(h, sc, rest, n))
 		return bin_take(h, sc); /* a signal handler's block may lie before it */
 	n = (unsigned)min_size(n, bin_wants(h, sc));
+	if (n >= TOUCHED_FROM && n >= s->carved / TOUCHED_PART)
+		slab_touch_blocks(s);
 	void *p = bin_fill(h, sc, s, &rest, n);
 	if (n == count)
 		bin_check_end(s, rest);

@@ -275,8 +275,11 @@ static void **put_run(struct heap *h, struct slab *s, unsigned sc, uintptr_t fir
 }
 
 HAK_EVERYDAY void heap_send_home(struct heap *h, unsigned sc, void **from, void **end) {
+	enum { AHEAD = 8 };
 	while (from < end) {
 		void *block = *from++;
+		if (end - from > AHEAD)
+			__builtin_prefetch(from[AHEAD]);
 		struct slab *s = slab_at((uintptr_t)block);
 		if (HAK_UNLIKELY(s == NULL || !bin_is_untouched(block)))
 			misuse_written(MISUSE_AFTER_FREE, (uintptr_t)block, hak_size_classes[sc].size);

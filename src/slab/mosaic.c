@@ -135,14 +135,6 @@ static void forget_freed(struct mosaic *m, unsigned first, unsigned units) {
 
 /* ---- blocks ---- */
 
-/* The walk of the slab's list that follows would miss the cache at each step: loads that do not wait for
-   each other bring the blocks near first. Prefetches in such numbers get dropped. Blocks in use are read
-   too, so what is read says nothing. */
-HAK_GUESS static void touch_blocks(const struct slab *s) {
-	for (unsigned i = 0; i < s->carved; i++)
-		(void)*(const volatile uintptr_t *)(s->base + (size_t)i * s->block_size);
-}
-
 /* Marks the blocks of a list as freed. Their number. */
 static unsigned mark_list(const struct slab *s, struct mosaic *m, uintptr_t link) {
 	unsigned n = 0;
@@ -170,7 +162,7 @@ bool mosaic_open(struct slab *s) {
 	struct mosaic *m = new_mosaic();
 	if (m == NULL)
 		return false;
-	touch_blocks(s);
+	slab_touch_blocks(s);
 	unsigned units = mosaic_units(s->sc);
 	for (unsigned i = 0; i < s->carved; i++)
 		set_begin(m, i * units, s->sc);

@@ -186,6 +186,14 @@ static struct span span_of(const struct slab *s) {
 	                      .slack = s->is_end_slack ? span_idle(1, s->block_size) : 0 };
 }
 
+/* Prefetches in such numbers get dropped. Blocks in use are read too, so what is read says nothing. */
+HAK_GUESS void slab_touch_blocks(const struct slab *s) {
+	const struct slab_blocks blocks = slab_blocks(s);
+	size_t step = max_size(s->block_size, HAK_CACHE_LINE);
+	for (size_t at = 0; at < blocks.bytes; at += step)
+		(void)*(const volatile uintptr_t *)(blocks.first + at);
+}
+
 HAK_COLD void slab_use_end(struct slab *s) {
 	struct span span = span_of(s);
 	span_use(&span, GRANULE);

@@ -243,6 +243,10 @@ HAK_INLINE bool slab_spans(const struct slab *s, uintptr_t addr) {
 	return addr - s->base < GRANULE;
 }
 
+/* For a walk along a list of most of the slab's blocks, which would miss the cache at each step: loads that do not wait for
+   each other bring the blocks near first. Owner. */
+void slab_touch_blocks(const struct slab *s);
+
 /* Puts `count` blocks, linked from `first` to `last`, on the own list. Owner. */
 HAK_INLINE void slab_push(struct slab *s, uintptr_t first, uintptr_t last, unsigned count) {
 	block_set_link(last, s->free);
