@@ -8,6 +8,7 @@
 #include "front/policy.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
+#include "space/purge.h"
 
 enum {
 	MIN_SLABS = 32,  /* in the heap: 2 MiB */
@@ -24,13 +25,20 @@ HAK_NOINLINE static void *take_from(struct heap *h, unsigned sc, struct slab *s)
 	return p;
 }
 
+/* An empty mosaic saves no memory while a granule is dirty, and what is in one is freed out of line: small blocks leave
+   it to larger ones. */
+static bool serves(const struct slab *s, unsigned sc) {
+	bool leaves_empty = hak_size_classes[sc].size <= MOSAIC_MAX_SIZE && purge_pending();
+	return mosaic_may_fit(slab_mosaic(s), sc) && (s->used != 0 || !leaves_empty);
+}
+
 /* From the mosaics with holes of one length, of 2^log units and more. */
 static void *take_from_list(struct heap *h, unsigned sc, unsigned log) {
 	struct list_node *n = h->holes[log].first, *next;
 	for (unsigned i = 0; n != NULL && i < TRIES; n = next, i++) {
 		struct slab *s = slab_of_ready_node(n);
 		next = n->next;
-		void *p = mosaic_may_fit(slab_mosaic(s), sc) ? take_from(h, sc, s) : NULL;
+		void *p = serves(s, sc) ? take_from(h, sc, s) : NULL;
 		if (p != NULL)
 			return p;
 	}

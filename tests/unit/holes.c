@@ -8,11 +8,13 @@
 #include "base/settings.h"
 #include "common.h"
 #include "fixture.h"
+#include "front/bins.h"
 #include "front/heap_slabs.h"
 #include "listen.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
 #include "space/pagemap.h"
+#include "space/purge.h"
 
 enum {
 	OLD = 7, NEW = 18, /* 112 and 320 bytes */
@@ -384,6 +386,48 @@ static void begun_mosaic_of_dead_thread_is_adopted(void **state)
 	heap_put_in_mosaic(heap, fixture_slab_of(kept), kept);
 }
 
+static bool refills_from_holes(unsigned sc)
+{
+	uintptr_t block = (uintptr_t)holes_refill(heap, sc);
+
+	if (block == 0)
+		return false;
+	heap_put_in_mosaic(heap, fixture_slab_of(block), block);
+	bin_flush(heap, sc);
+	return true;
+}
+
+static void make_dirty(void)
+{
+	struct span span;
+
+	assert_true(span_alloc(1, SPAN_DENSE, 0, &span));
+	span_free(&span, GRANULE);
+	assert_int_equal(hak_space.dirty, 1);
+}
+
+/* It saves none then. */
+static void small_blocks_leave_empty_mosaic_alone_while_memory_is_dirty(void **state)
+{
+	unsigned large = class_for(9000);
+	uintptr_t block;
+
+	purge_all(0);
+	heap->slabs += SLABS; /* no small one */
+	block = fixture_take(heap, large);
+	heap_put_in_mosaic(heap, fixture_slab_of(block), block);
+	assert_int_equal(mosaics(), 1);
+	assert_true(refills_from_holes(NEW));
+
+	make_dirty();
+	assert_false(refills_from_holes(NEW));
+	assert_ptr_equal(fixture_take(heap, large), block);
+	assert_true(refills_from_holes(NEW)); /* it is not empty now */
+	assert_int_equal(mosaics(), 1);
+	heap_put_in_mosaic(heap, fixture_slab_of(block), block);
+	heap->slabs -= SLABS;
+}
+
 static void small_heap_and_large_classes_left_alone(void **state)
 {
 	heap->slabs -= SLABS;
@@ -412,6 +456,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(mosaics_of_dead_thread_are_adopted, start_sparse, end),
 		cmocka_unit_test_setup_teardown(small_heap_and_large_classes_left_alone, start_sparse, end),
 		cmocka_unit_test_setup_teardown(large_classes_begin_side_by_side, start_empty, end),
+		cmocka_unit_test_setup_teardown(small_blocks_leave_empty_mosaic_alone_while_memory_is_dirty,
+			start_empty, end),
 		cmocka_unit_test_setup_teardown(class_in_demand_gets_slabs, start_empty, end),
 		cmocka_unit_test_setup_teardown(large_classes_of_other_heaps_begin_with_slabs, start_empty,
 			end),
