@@ -251,13 +251,22 @@ void slab_set_tag(struct slab *s, uint32_t owner_tag) {
 	pagemap_set(s->base, 1, owner_tag | code, s);
 }
 
+/* Numbers them anew as well: the last may not have had its number yet. */
 HAK_COLD void slab_rebuild(void) {
 	unsigned made = slabs.made;
+	uint32_t number = made;
 	slabs.free.first = NULL;
-	for (struct slab_chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS)
-		for (unsigned i = 0; i < made; i++)
+	for (const struct slab_chunk *c = slabs.chunks; c != NULL && c->next != NULL; c = c->next)
+		number += CHUNK_SLABS;
+	slabs.number = number;
+	for (struct slab_chunk *c = slabs.chunks; c != NULL; c = c->next, made = CHUNK_SLABS) {
+		number -= made;
+		for (unsigned i = 0; i < made; i++) {
+			c->slab[i].number = number + i;
 			if (!c->slab[i].in_use)
 				list_push(&slabs.free, &c->slab[i].all);
+		}
+	}
 }
 
 HAK_COLD void slab_for_each(void (*visit)(struct slab *s, void *arg), void *arg) {

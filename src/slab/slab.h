@@ -276,7 +276,7 @@ void slab_for_each(void (*visit)(struct slab *s, void *arg), void *arg);
 
 struct lock *slab_lock(void);
 
-/* After fork with that lock held by a thread that is gone: makes the list of free descriptors again. */
+/* After fork with that lock held by a thread that is gone: makes the list of free descriptors, and their numbers, again. */
 void slab_rebuild(void);
 
 #endif

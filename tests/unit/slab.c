@@ -262,7 +262,8 @@ static void count_one(struct slab *s, void *arg)
 
 static void descriptors_reused_also_after_rebuild(void **state)
 {
-	static struct slab *slabs[MANY];
+	static struct slab *slabs[MANY], *more[CHUNK_SLABS + 1];
+	static uint32_t numbers[MANY];
 	unsigned count = 0;
 	size_t used;
 
@@ -272,7 +273,12 @@ static void descriptors_reused_also_after_rebuild(void **state)
 	assert_int_equal(count, MANY);
 	for (unsigned i = 0; i < MANY; i += 2)
 		slab_delete(slabs[i]);
+	for (unsigned i = 0; i < MANY; i++)
+		numbers[i] = slabs[i]->number;
+	slabs[MANY - 2]->number = 0; /* as if it was just being made */
 	slab_rebuild();
+	for (unsigned i = 0; i < MANY; i++)
+		assert_int_equal(slabs[i]->number, numbers[i]);
 	used = meta_used();
 	for (unsigned i = 0; i < MANY; i += 2)
 		slabs[i] = slab_new(1, false);
@@ -283,6 +289,13 @@ static void descriptors_reused_also_after_rebuild(void **state)
 	for (unsigned i = 0; i < MANY; i++)
 		for (unsigned j = 0; j < i; j++)
 			assert_true(slabs[i] != slabs[j] && slabs[i]->base != slabs[j]->base);
+	for (unsigned i = 0; i <= CHUNK_SLABS; i++)
+		more[i] = slab_new(1, false);
+	for (unsigned i = 0; i <= CHUNK_SLABS; i++) {
+		for (unsigned j = 0; j < MANY; j++)
+			assert_true(more[i]->number != slabs[j]->number);
+		slab_delete(more[i]);
+	}
 	for (unsigned i = 0; i < MANY; i++)
 		slab_delete(slabs[i]);
 	count = 0;
