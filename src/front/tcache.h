@@ -78,6 +78,10 @@ HAK_INLINE bool block_is_marked(const void *block) {
 	return *(const uintptr_t *)block == hak_mark;
 }
 
+HAK_INLINE struct bin *bin_of_code(const struct bin *bins, uintptr_t code) {
+	return (struct bin *)((uintptr_t)bins + code);
+}
+
 HAK_INLINE void **bin_top(const struct bin *b) {
 	return (void **)((uintptr_t)&hak_class_codes.zero + b->top);
 }
@@ -130,7 +134,7 @@ HAK_INLINE void *tcache_alloc(size_t size) {
 		return NULL;
 	const struct class_codes *codes = &hak_class_codes;
 	__asm__("" : "+r"(codes)); /* one address, not two of its parts */
-	return bin_pop_by((struct bin *)((char *)hak_tcache.bin + sc_code_by(codes, size)), codes);
+	return bin_pop_by(bin_of_code(hak_tcache.bin, sc_code_by(codes, size)), codes);
 }
 
 /* What a block's granule is to the thread: less than SC_CODE_END is the code of the class of a small block of its own,
@@ -144,7 +148,7 @@ HAK_INLINE size_t tcache_usable_size(const void *ptr) {
 	uintptr_t addr = (uintptr_t)ptr, code = tcache_code(ptr);
 	if (HAK_UNLIKELY(code >= SC_CODE_END))
 		return 0;
-	const struct bin *b = (const struct bin *)((const char *)hak_tcache.bin + code);
+	const struct bin *b = bin_of_code(hak_tcache.bin, code);
 	uint32_t remainder = (uint16_t)addr * b->magic;
 	if (HAK_UNLIKELY(remainder >= b->magic || block_looks_free(addr)))
 		return 0;
@@ -157,7 +161,7 @@ HAK_INLINE bool bins_free(struct bin *bins, uintptr_t code, int32_t *left, void 
 	uintptr_t addr = (uintptr_t)ptr;
 	if (HAK_UNLIKELY(code >= SC_CODE_END))
 		return false;
-	struct bin *b = (struct bin *)((char *)bins + code);
+	struct bin *b = bin_of_code(bins, code);
 	uint32_t remainder = (uint16_t)addr * b->magic;
 	__asm__("" : "+m"(b->magic)); /* compare with memory rather than spend an instruction on a load */
 	if (HAK_UNLIKELY(remainder >= b->magic))
@@ -197,10 +201,8 @@ HAK_INLINE bool tcache_free_counted(void *ptr, uintptr_t code) {
 	if (c == NULL)
 		return false;
 	code ^= c->mask;
-	if (HAK_LIKELY(code < SC_CODE_END)) {
-		const struct bin *b = (const struct bin *)((const char *)hak_tcache.bin + code);
-		prefetch_beyond(ptr, *bin_top(b), hak_size_classes[code >> SC_CODE_SHIFT].size);
-	}
+	if (HAK_LIKELY(code < SC_CODE_END))
+		prefetch_beyond(ptr, *bin_top(bin_of_code(hak_tcache.bin, code)), hak_size_classes[code >> SC_CODE_SHIFT].size);
 	return HAK_LIKELY(bins_free(hak_tcache.bin, code, c->left, ptr));
 }
 
