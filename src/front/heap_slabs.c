@@ -275,7 +275,7 @@ static void **put_run(struct heap *h, struct slab *s, unsigned sc, uintptr_t fir
 }
 
 HAK_EVERYDAY void heap_send_home(struct heap *h, unsigned sc, void **from, void **end) {
-	enum { AHEAD = 8 };
+	enum { AHEAD = 8 }; /* what has been in a bin for long is in no cache */
 	while (from < end) {
 		void *block = *from++;
 		if (end - from > AHEAD)

@@ -28,8 +28,8 @@ HAK_NOINLINE static void *take_from(struct heap *h, unsigned sc, struct slab *s)
 /* An empty mosaic saves no memory while a granule is dirty, and what is in one is freed out of line: small blocks leave
    it to larger ones. */
 static bool serves(const struct slab *s, unsigned sc) {
-	bool leaves_empty = hak_size_classes[sc].size <= MOSAIC_MAX_SIZE && purge_pending();
-	return mosaic_may_fit(slab_mosaic(s), sc) && (s->used != 0 || !leaves_empty);
+	return mosaic_may_fit(slab_mosaic(s), sc) &&
+		(s->used != 0 || hak_size_classes[sc].size > MOSAIC_MAX_SIZE || !purge_pending());
 }
 
 /* From the mosaics with holes of one length, of 2^log units and more. */

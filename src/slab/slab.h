@@ -243,8 +243,8 @@ HAK_INLINE bool slab_spans(const struct slab *s, uintptr_t addr) {
 	return addr - s->base < GRANULE;
 }
 
-/* For a walk along a list of most of the slab's blocks, which would miss the cache at each step: loads that do not wait for
-   each other bring the blocks near first. Owner. */
+/* For a walk along a list of a good part of the slab's blocks, which would miss the cache at each step: loads that do not
+   wait for each other bring the blocks near first. Owner. */
 void slab_touch_blocks(const struct slab *s);
 
 /* Puts `count` blocks, linked from `first` to `last`, on the own list. Owner. */
@@ -276,7 +276,7 @@ void slab_for_each(void (*visit)(struct slab *s, void *arg), void *arg);
 
 struct lock *slab_lock(void);
 
-/* After fork with that lock held by a thread that is gone: makes the list of free descriptors, and their numbers, again. */
+/* After fork with that lock held by a thread that is gone: makes the list of free descriptors again, and all numbers. */
 void slab_rebuild(void);
 
 #endif
