@@ -32,6 +32,11 @@ static void place_window_locked(uintptr_t addr) {
 	__atomic_store_n(&hak_near_base, end < LEAF_BYTES ? 0 : end - LEAF_BYTES, __ATOMIC_RELAXED);
 }
 
+uintptr_t pagemap_apart(void) {
+	uintptr_t base = PAGEMAP_LOAD(&hak_near_base);
+	return base != 0 ? align_down(base + LEAF_BYTES - NEAR_ABOVE - HUGE_APART, HUGE_APART) : 0;
+}
+
 /* Still readable: the data of a library are among what garbage collectors and leak checkers read. */
 static void guard(char *room) {
 	uintptr_t page = align_up((uintptr_t)room, os_facts.page_size);

@@ -77,6 +77,11 @@ extern HAK_HIDDEN struct pagemap_leaf hak_near;
    before any tag is. */
 extern HAK_HIDDEN uintptr_t hak_near_base;
 
+/* A multiple of HUGE_APART in the window, as much to twice as much below the first memory that was covered; 0: none
+   was. */
+#define HUGE_APART ((uintptr_t)1 << 30)
+uintptr_t pagemap_apart(void);
+
 /* Forbids writing to a page behind either table; in front of them lie our own data and, before those, what nobody
    can write. Leaves that are mapped have guards from the start. */
 void pagemap_guard(void);

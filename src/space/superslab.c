@@ -39,6 +39,7 @@ static struct {
 		struct run_index free, dirty;  /* SuperSlabs by longest free run, longest dirty run */
 		uintptr_t region, region_end;  /* mapped, not yet made SuperSlabs */
 	} plain, huge;
+	uintptr_t huge_low;            /* where the next region for huge pages is to end; 0: there was none */
 	struct list unused;            /* descriptors without memory (base 0) */
 	struct superslab *all;         /* descriptors, linked by `next` */
 	unsigned slow_run;             /* how many huge pages, up to the last, were slow to come */
@@ -253,13 +254,29 @@ HAK_EVERYDAY void space_guard(void) {
 	pagemap_guard();
 }
 
+/* In a GiB without small pages, next to what is there, downwards as the system places mappings. Some hypervisors keep
+   page tables of their own, and touching what is resident traps again and again where pages of both sizes share a page
+   directory, which spans a GiB: with 700 MiB of small pages and 4 of huge ones it took 2 us instead of 12 ns. */
+HAK_COLD static char *map_huge(size_t bytes) {
+	uintptr_t end = space.huge_low != 0 ? space.huge_low : pagemap_apart();
+	if (end == 0)
+		return os_map_aligned(bytes, SUPERSLAB);
+	char *wanted = (char *)(end - bytes), *p = os_map(wanted, bytes);
+	space.huge_low = p == wanted ? (uintptr_t)p : align_down(end - bytes, HUGE_APART);
+	if (((uintptr_t)p & (SUPERSLAB - 1)) == 0)
+		return p;
+	os_unmap(p, bytes);
+	return os_map_aligned(bytes, SUPERSLAB);
+}
+
 HAK_EVERYDAY static bool map_region(struct kind *kind) {
 	if (space.all == NULL && kind == &space.plain && map_first_region())
 		return true;
 	size_t n = hak_space.superslabs / 4;
 	n = n < 1 ? 1 : n > REGION_MAX ? REGION_MAX : n;
 	for (; n > 0; n /= 2) {
-		char *p = os_map_aligned(n * SUPERSLAB, SUPERSLAB);
+		bool is_huge = kind == &space.huge;
+		char *p = HAK_UNLIKELY(is_huge) ? map_huge(n * SUPERSLAB) : os_map_aligned(n * SUPERSLAB, SUPERSLAB);
 		if (p == NULL)
 			continue;
 		if (!choose_pages(kind, (uintptr_t)p, n)) {

@@ -201,6 +201,30 @@ static void huge_page_never_fits_roomy_spans(void **state)
 		span_free(&spans[i], 0);
 }
 
+/* Pages of both sizes share no page directory. */
+static void huge_pages_have_a_gib_of_their_own(void **state)
+{
+	enum { DENSE = 60, ROOMY = 20 };
+	static struct span spans[DENSE + ROOMY];
+	unsigned huge = 0;
+
+	for (unsigned i = 0; i < DENSE; i++) {
+		spans[i] = take(SUPERSLAB_GRANULES);
+		huge += spans[i].ss->huge;
+	}
+	for (unsigned i = DENSE; i < DENSE + ROOMY; i++)
+		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_ROOMY, 0, &spans[i]));
+	assert_true(huge >= 20);
+	for (unsigned i = 0; i < DENSE + ROOMY; i++)
+		for (unsigned j = 0; j < i; j++)
+			if (spans[i].ss->huge != spans[j].ss->huge)
+				assert_true(spans[i].ss->base >> 30 != spans[j].ss->base >> 30);
+	for (unsigned i = 0; i < DENSE; i++)
+		assert_true(pagemap_near_index(spans[i].ss->base) < LEAF_GRANULES);
+	for (unsigned i = 0; i < DENSE + ROOMY; i++)
+		span_free(&spans[i], 0);
+}
+
 static void huge_page_fits_if_asked_for(void **state)
 {
 	struct span span;
@@ -435,6 +459,7 @@ int main(void)
 		cmocka_unit_test_setup(released_superslab_is_nobodys, start_empty),
 		cmocka_unit_test_setup(huge_page_fits_in_large_heaps_alone, start_empty),
 		cmocka_unit_test_setup(huge_page_never_fits_roomy_spans, start_empty),
+		cmocka_unit_test_setup(huge_pages_have_a_gib_of_their_own, start_empty),
 		cmocka_unit_test_setup(huge_page_fits_if_asked_for, start_empty),
 		cmocka_unit_test_setup(slow_huge_pages_are_not_asked_for_in_the_next_second, start_empty),
 		cmocka_unit_test_setup(one_slow_huge_page_means_nothing, start_empty),
