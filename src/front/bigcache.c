@@ -256,7 +256,8 @@ static bool join_all(void) {
 }
 
 /* A miss soon after the allowance forced a span out: the allowance was too small. */
-static void regret_miss(void) {
+static void note_miss(void) {
+	hak_bigcache_stats.misses++;
 	if (hak_bigcache.evicted_ms == 0 || hak_bigcache.now_ms - hak_bigcache.evicted_ms > PURGE_REGRET_MS)
 		return;
 	hak_bigcache.evicted_ms = 0;
@@ -343,19 +344,39 @@ static struct large *take(size_t granules, size_t align) {
 	return l != NULL ? cut(l, granules) : NULL;
 }
 
+/* Tags what was taken out. */
+static void settle(struct large *l) {
+	if (!l->untouched)
+		pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
+	note_use();
+}
+
 struct large *bigcache_take(size_t granules, size_t align, bool is_last) {
 	lock_acquire(&hak_bigcache.lock);
 	struct large *l = take(granules, align);
 	if (l == NULL && hak_space.kept >= granules && join_all())
 		l = take(granules, align);
 	if (l != NULL) {
-		if (!l->untouched)
-			pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
+		settle(l);
 		hak_bigcache_stats.hits++;
-		note_use();
 	} else if (is_last) {
-		hak_bigcache_stats.misses++;
-		regret_miss();
+		note_miss();
+	}
+	lock_release(&hak_bigcache.lock);
+	return l;
+}
+
+struct large *bigcache_take_part(size_t granules) {
+	lock_acquire(&hak_bigcache.lock);
+	struct large *l = NULL;
+	/* Where there is more in several pieces, they serve others. */
+	if (hak_space.kept < granules) {
+		join_all();
+		l = find(granules - granules / WASTE, granules, GRANULE);
+	}
+	if (l != NULL) {
+		take_out(l);
+		settle(l);
 	}
 	lock_release(&hak_bigcache.lock);
 	return l;
@@ -368,7 +389,45 @@ bool bigcache_has(size_t granules) {
 	return has;
 }
 
+void bigcache_miss(void) {
+	lock_acquire(&hak_bigcache.lock);
+	note_miss();
+	lock_release(&hak_bigcache.lock);
+}
+
+size_t bigcache_extend(struct large *l, size_t most) {
+	size_t got = 0;
+	lock_acquire(&hak_bigcache.lock);
+	struct large *next = kept_from(end_of(l));
+	if (next != NULL) {
+		join_following(next);
+		next = cut(next, min_size(next->span.granules, most));
+	}
+	if (next != NULL) {
+		got = next->span.granules;
+		pagemap_set(base_of(next), got, TAG_LARGE, l);
+		large_put_descriptor(next);
+		l->span.granules += got;
+		l->touched = l->span.granules << GRANULE_SHIFT;
+		note_use();
+	}
+	lock_release(&hak_bigcache.lock);
+	return got;
+}
+
 /* ---- giving back ---- */
+
+/* Takes the last `granules` of a kept span; the rest goes back. Before them may lie a block that grows. */
+static struct large *cut_end(struct large *l, size_t granules) {
+	take_out(l);
+	if (l->span.granules == granules)
+		return l;
+	struct large *end = split(l, l->span.granules - granules);
+	if (!l->untouched)
+		tag_ends(l);
+	add(l);
+	return end;
+}
 
 /* A span that the rules say must go, taken out: all of the oldest if it is stale, or little beside what may be kept, for
    the rest of it might serve nobody and push out what does; else about as much of it as is too much. */
@@ -384,7 +443,8 @@ static struct large *victim(size_t most) {
 		return NULL;
 	if (all <= most / LITTLE)
 		excess = all;
-	struct large *l = cut(oldest, min_size(align_up(excess, LARGE_BIG_STEP), all));
+	excess = min_size(align_up(excess, LARGE_BIG_STEP), all);
+	struct large *l = oldest->untouched ? cut(oldest, excess) : cut_end(oldest, excess);
 	if (l != NULL)
 		hak_bigcache_stats.evictions++;
 	return l;
@@ -404,20 +464,15 @@ static bool evict(size_t most) {
 	}
 }
 
-static bool is_kept(const struct large *l) {
-	return l->usable >= (hak_settings.bigcache_l25 ? LARGE_BIG_MIN : LARGE_L2_MIN);
+static bool is_kept(size_t bytes) {
+	return hak_settings.bigcache_l25 || bytes >= LARGE_L2_MIN;
 }
 
-void bigcache_put(struct large *l) {
-	if (!is_kept(l)) {
-		large_release(l);
-		return;
-	}
+static void put(struct large *l) {
 	lock_acquire(&hak_bigcache.lock);
 	bool look = ++hak_bigcache.events >= CLOCK_EVERY || hak_bigcache.age.first == NULL;
 	if (look)
 		look_at_clock();
-	l->untouched = true;
 	hak_bigcache.unjoined = true;
 	hak_bigcache.most = max_size(hak_bigcache.most, space_big() + l->span.granules);
 	add(l);
@@ -435,6 +490,24 @@ void bigcache_put(struct large *l) {
 		evict(most);
 	if (HAK_UNLIKELY(hak_settings.background) && hak_settings.purge_delay_ms > 0)
 		background_poke();
+}
+
+void bigcache_put(struct large *l) {
+	if (!is_kept(l->usable)) {
+		large_release(l);
+		return;
+	}
+	l->untouched = true;
+	put(l);
+}
+
+bool bigcache_put_end(struct large *l, size_t granules) {
+	struct large *end = is_kept((l->span.granules - granules) << GRANULE_SHIFT) ? split(l, granules) : NULL;
+	if (end == NULL)
+		return false;
+	tag_ends(end);
+	put(end);
+	return true;
 }
 
 bool bigcache_release(size_t keep) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * BigCache: freed spans of 512 KiB and more, kept for the next request. (Shorter pieces, and a heap's own few:
- * front/pocket.h.)
+ * BigCache: freed spans with mappings of their own, and the ends of those that became shorter, kept for the next
+ * request. (Pieces of SuperSlabs, and a heap's own few: front/pocket.h.)
  *
  * A freed span waits as it is. A request takes one that is at most half too long, whole: then not a tag
  * changes, and its pages are used where they were used before. Failing that it cuts what it needs
@@ -32,11 +32,23 @@ void bigcache_init(void);
    multiple of `align`, a power of two. `is_last`: then the request is a miss; else it is going to ask again. */
 struct large *bigcache_take(size_t granules, size_t align, bool is_last);
 
+/* Likewise a span that is shorter, but not by more than half. No hit, and no miss. */
+struct large *bigcache_take_part(size_t granules);
+
 /* Is a span kept that bigcache_take would find without joining? A hint: others may take it first. */
 bool bigcache_has(size_t granules);
 
+/* The program wants memory that the cache does not have, and that does not come by bigcache_take. */
+void bigcache_miss(void);
+
+/* Lengthens a live block by what is kept right behind it, up to `most` granules. How many. */
+size_t bigcache_extend(struct large *l, size_t most);
+
 /* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. */
 void bigcache_put(struct large *l);
+
+/* Likewise what lies behind the first `granules` of a live block. False: nothing has changed. */
+bool bigcache_put_end(struct large *l, size_t granules);
 
 /* Releases everything but `keep` bytes. True if anything was released. */
 bool bigcache_release(size_t keep);

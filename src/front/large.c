@@ -140,12 +140,7 @@ static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
 		large_put_descriptor(l);
 		return NULL;
 	}
-	if (is_big(l)) { /* SuperSlabs are off: a mapping of its own like that of any big block */
-		large_count_big((ptrdiff_t)l->span.granules);
-		count_shared(&hak_space.alone, -l->span.granules);
-	} else {
-		count_in_superslabs((ptrdiff_t)l->span.granules);
-	}
+	count_in_superslabs((ptrdiff_t)l->span.granules);
 	l->touched = l->span.zero ? 0 : (l->span.granules << GRANULE_SHIFT) - l->span.idle;
 	l->guard = 0;
 	pagemap_set(base_of(l), l->span.granules, TAG_LARGE, l);
@@ -171,9 +166,34 @@ static struct large *take_kept(struct pocket *pocket, size_t granules, size_t al
 	return l;
 }
 
+/* A long span: what is kept of half the length at least, and new memory in front of it, if that is free. Thus less
+   becomes resident than if all were new. */
+static struct large *lengthen_kept(size_t granules) {
+	struct large *l = bigcache_take_part(granules);
+	if (l == NULL)
+		return NULL;
+	size_t more = granules - l->span.granules;
+	char *start = (char *)l->span.base - (more << GRANULE_SHIFT), *p = os_map(start, more << GRANULE_SHIFT);
+	if (p != start || !pagemap_cover((uintptr_t)p, more)) {
+		if (p != NULL)
+			os_unmap(p, more << GRANULE_SHIFT);
+		bigcache_put(l);
+		return NULL;
+	}
+	pagemap_set((uintptr_t)p, more, TAG_LARGE, l);
+	l->span = (struct span){ .base = p, .granules = granules, .zero = secure_is_on() };
+	l->touched = granules << GRANULE_SHIFT;
+	l->guard = 0;
+	large_count_big((ptrdiff_t)granules);
+	purge_excess();
+	return l;
+}
+
 static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align) {
 	size_t granules = large_span_granules(size), least = large_granules(size);
-	struct large *l = size >= LARGE_BIG_MIN ? take_kept(pocket, granules, align) : NULL;
+	struct large *l = take_kept(pocket, granules, align);
+	if (l == NULL && size >= LARGE_L2_MIN && align <= GRANULE)
+		l = lengthen_kept(granules);
 	if (l == NULL)
 		l = large_map(size, granules, align, 0);
 	if (l == NULL && granules != least) /* no more address space: no more than it needs */
@@ -190,9 +210,10 @@ struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool
 	bool is_plain = align <= GRANULE;
 	if (is_plain && space_allows_guard())
 		l = large_map(usable, large_span_granules(usable), align, GRANULE);
-	if (l == NULL && (usable >= LARGE_BIG_MIN || !is_plain))
+	bool fits = is_plain && granules <= SUPERSLAB_GRANULES && hak_settings.use_superslab;
+	if (l == NULL && (usable >= LARGE_BIG_MIN || !fits))
 		l = alloc_big(pocket, usable, align);
-	if (l == NULL && is_plain && granules <= SUPERSLAB_GRANULES)
+	if (l == NULL && fits)
 		l = alloc_in_superslab(pocket, usable); /* for a big one there may be room among smaller blocks */
 	if (l == NULL && is_plain)
 		l = take_kept(NULL, granules, GRANULE); /* a part of what BigCache has for longer ones */
@@ -310,33 +331,57 @@ static bool resize_in_superslab(struct large *l, size_t granules) {
 	return true;
 }
 
-static bool resize_big(struct large *l, size_t granules) {
-	size_t old = l->span.granules;
-	uintptr_t end = base_of(l) + (min_size(old, granules) << GRANULE_SHIFT);
-	if (granules < old) {
-		/* Keep the pages unless it is worth a system call. */
-		if (old - granules < old / 8)
-			return true;
-		pagemap_set_tag(end, old - granules, TAG_NONE);
-		if (!os_unmap((void *)end, (old - granules) << GRANULE_SHIFT)) {
-			pagemap_set(end, old - granules, TAG_LARGE, l);
-			return true;
+static void shrink_big(struct large *l, size_t granules) {
+	size_t less = l->span.granules - granules;
+	uintptr_t end = base_of(l) + (granules << GRANULE_SHIFT);
+	/* Keep the pages unless it is worth it. */
+	if (less < l->span.granules / 8)
+		return;
+	/* What a hardened one gives up must be known to be cleared. */
+	if (secure_is_on() || !bigcache_put_end(l, granules)) {
+		pagemap_set_tag(end, less, TAG_NONE);
+		if (!os_unmap((void *)end, less << GRANULE_SHIFT)) {
+			pagemap_set(end, less, TAG_LARGE, l);
+			return;
 		}
-	} else {
-		enum os_growth growth = os_grow((void *)base_of(l), old << GRANULE_SHIFT, granules << GRANULE_SHIFT);
-		l->is_fixed = growth == GROWTH_REFUSED;
-		if (growth != GROWTH_DONE)
-			return false;
-		if (!pagemap_cover(end, granules - old)) {
-			os_unmap((void *)end, (granules - old) << GRANULE_SHIFT);
-			return false;
-		}
-		pagemap_set(end, granules - old, TAG_LARGE, l);
+		l->span.granules = granules;
 	}
-	l->span.granules = granules;
-	large_count_big((ptrdiff_t)granules - (ptrdiff_t)old);
-	if (granules > old)
-		purge_excess();
+	large_count_big(-(ptrdiff_t)less);
+}
+
+/* By new memory. */
+static bool extend(struct large *l, size_t more) {
+	size_t old = l->span.granules;
+	uintptr_t end = base_of(l) + (old << GRANULE_SHIFT);
+	enum os_growth growth = os_grow((void *)base_of(l), old << GRANULE_SHIFT, (old + more) << GRANULE_SHIFT);
+	l->is_fixed = growth == GROWTH_REFUSED;
+	if (growth != GROWTH_DONE)
+		return false;
+	if (!pagemap_cover(end, more)) {
+		os_unmap((void *)end, more << GRANULE_SHIFT);
+		return false;
+	}
+	pagemap_set(end, more, TAG_LARGE, l);
+	l->span.granules += more;
+	bigcache_miss();
+	return true;
+}
+
+/* What is kept behind it comes with it even if it has to move. Where much is new, copying into memory that is there costs
+   less than its page faults. */
+static bool grow_big(struct large *l, size_t granules) {
+	size_t old = l->span.granules, more = granules - old - bigcache_extend(l, granules - old);
+	l->is_fixed = more > l->span.granules / 4 && bigcache_has(granules);
+	bool done = more == 0 || (!l->is_fixed && extend(l, more));
+	large_count_big((ptrdiff_t)(l->span.granules - old));
+	purge_excess();
+	return done;
+}
+
+static bool resize_big(struct large *l, size_t granules) {
+	if (granules > l->span.granules)
+		return grow_big(l, granules);
+	shrink_big(l, granules);
 	return true;
 }
 

@@ -42,7 +42,7 @@ struct large {
 	uint8_t kind;               /* enum block_kind: who made it */
 	bool is_shut;               /* freed and inaccessible (front/quarantine.h), */
 	bool is_breached;           /* but not any longer: misuse was let go on */
-	bool is_fixed;              /* the system refused to lengthen it, and so to move it */
+	bool is_fixed;              /* not to be moved: the system refused to lengthen it, or copying costs less */
 	size_t touched;             /* what lies behind its first `touched` bytes reads as zero */
 	_Atomic uint32_t state;
 	uint32_t unused;            /* bytes of `usable` that were not asked for */

@@ -143,9 +143,7 @@ bool large_move(struct large *l, size_t size) {
 	if (usable == 0 || l->span.ss != NULL || l->guard != 0 || l->is_fixed)
 		return false;
 	size_t old = l->span.granules, granules = large_span_granules(usable);
-	/* Where much is new, copying into memory that is there costs less than its page faults. */
-	if (granules > old + old / 4 && bigcache_has(granules))
-		return false;
+	bigcache_miss();
 	/* An eighth more address space: a block that grows step by step moves only now and then. */
 	granules += granules / 8;
 	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);

@@ -282,6 +282,85 @@ static void middle_sizes_kept_only_if_asked(void **state)
 	hak_settings.bigcache_l25 = true;
 }
 
+/* Those have spans of their own whatever their size is. */
+static void short_aligned_block_serves_the_next(void **state)
+{
+	bool zero;
+	struct large *l = large_alloc(NULL, 100000, HAK_MIB, &zero);
+	uintptr_t base = base_of(l);
+
+	assert_null(l->span.ss);
+	assert_true(large_free(NULL, l));
+	assert_int_equal(kept_bytes(), 2 * GRANULE);
+	l = large_alloc(NULL, 100000, HAK_MIB, &zero);
+	assert_true(base_of(l) == base);
+	assert_int_equal(kept_bytes(), 0);
+	assert_true(large_free(NULL, l));
+}
+
+static void end_given_up_serves_the_next(void **state)
+{
+	struct large *l = take(4), *next;
+	uintptr_t base = base_of(l);
+
+	assert_true(large_resize(l, 2 * HAK_MIB));
+	assert_int_equal(kept_bytes(), 2 * HAK_MIB);
+	assert_null(bigcache_check());
+	next = take(2);
+	assert_true(base_of(next) == base + 2 * HAK_MIB);
+	large_free(NULL, next);
+	large_free(NULL, l);
+	assert_null(bigcache_check());
+	l = take(4); /* they have joined again */
+	assert_true(base_of(l) == base);
+	large_free(NULL, l);
+}
+
+/* The block may grow again. */
+static void end_given_up_is_evicted_from_its_own_end(void **state)
+{
+	struct large *l = take(9);
+
+	hak_settings.bigcache_max = 4 * HAK_MIB;
+	assert_true(large_resize(l, 2 * HAK_MIB));
+	assert_int_equal(kept_bytes(), 4 * HAK_MIB);
+	assert_null(bigcache_check());
+	assert_int_equal(pagemap_tag(base_of(l) + 2 * HAK_MIB), TAG_LARGE_CACHED);
+	assert_int_equal(pagemap_tag(base_of(l) + 6 * HAK_MIB - GRANULE), TAG_LARGE_CACHED);
+	assert_int_equal(pagemap_tag(base_of(l) + 6 * HAK_MIB + GRANULE), TAG_NONE);
+	assert_true(large_resize(l, 6 * HAK_MIB));
+	assert_int_equal(kept_bytes(), 0);
+	large_free(NULL, l);
+}
+
+static void middle_end_kept_only_if_asked(void **state)
+{
+	struct large *l = take(6);
+
+	hak_settings.bigcache_l25 = false;
+	assert_true(large_resize(l, 5 * HAK_MIB));
+	assert_int_equal(kept_bytes(), 0);
+	assert_int_equal(l->span.granules, 5 * HAK_MIB / GRANULE);
+	assert_true(large_resize(l, 3 * HAK_MIB));
+	assert_int_equal(kept_bytes(), 2 * HAK_MIB);
+	hak_settings.bigcache_l25 = true;
+	large_free(NULL, l);
+}
+
+/* Growing takes new memory as a request does that is not served. */
+static void growth_into_new_memory_is_a_miss(void **state)
+{
+	struct large *l = take(2), *behind = take(1);
+	uint64_t misses = hak_bigcache_stats.misses;
+
+	if (large_resize(l, 3 * HAK_MIB)) /* there was room */
+		assert_int_equal(hak_bigcache_stats.misses, ++misses);
+	assert_true(large_move(l, 5 * HAK_MIB));
+	assert_int_equal(hak_bigcache_stats.misses, misses + 1);
+	large_free(NULL, behind);
+	large_free(NULL, l);
+}
+
 static void reset_forgets(void **state)
 {
 	struct large *l = take(3);
@@ -435,6 +514,11 @@ int main(void)
 		cmocka_unit_test_setup(release_keeps_what_it_is_told, start_empty),
 		cmocka_unit_test_setup(released_span_leaves_trace, start_empty),
 		cmocka_unit_test_setup(middle_sizes_kept_only_if_asked, start_empty),
+		cmocka_unit_test_setup(short_aligned_block_serves_the_next, start_empty),
+		cmocka_unit_test_setup(end_given_up_serves_the_next, start_empty),
+		cmocka_unit_test_setup(end_given_up_is_evicted_from_its_own_end, start_empty),
+		cmocka_unit_test_setup(middle_end_kept_only_if_asked, start_empty),
+		cmocka_unit_test_setup(growth_into_new_memory_is_a_miss, start_empty),
 		cmocka_unit_test_setup(reset_forgets, start_empty),
 		cmocka_unit_test_setup(spans_random_use_apart, start_empty),
 		cmocka_unit_test_setup(little_span_is_evicted_whole, start_empty),

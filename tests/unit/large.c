@@ -19,6 +19,7 @@ enum { SLOTS = 24, ROUNDS = 1500 };
 
 static int start_empty(void **state)
 {
+	hak_settings.bigcache_max = BIGCACHE_AUTO;
 	bigcache_release(0);
 	purge_all(0);
 	return hak_space.live + hak_space.big + hak_space.large + hak_space.idle == 0 ? 0 : -1;
@@ -156,21 +157,133 @@ static void rest_of_granule_is_idle_until_it_is_used(void **state)
 
 static void resize_big_counts_and_keeps_contents(void **state)
 {
-	struct large *l = take(8 * HAK_MIB);
+	struct large *l = take(6 * HAK_MIB);
 
 	memset(l->span.base, 9, l->usable);
 	assert_true(large_resize(l, 3 * HAK_MIB));
 	assert_true(l->usable == 3 * HAK_MIB);
 	assert_int_equal(hak_space.big, 48);
-	assert_int_equal(pagemap_tag(base_of(l) + 3 * HAK_MIB), TAG_NONE);
+	assert_int_equal(hak_space.kept, 48);
+	assert_int_equal(pagemap_tag(base_of(l) + 3 * HAK_MIB), TAG_LARGE_CACHED);
+	assert_null(large_of(base_of(l) + 3 * HAK_MIB));
+	assert_null(large_of(base_of(l) + 4 * HAK_MIB));
+	assert_true(large_resize(l, 5 * HAK_MIB));
+	assert_int_equal(hak_space.big, 80);
+	assert_int_equal(hak_space.kept, 16);
+	assert_true(is_tagged(l));
+	assert_true(bytes_are(l->span.base, 3 * HAK_MIB, 9));
+	assert_true(l->touched >= 5 * HAK_MIB);
+	assert_false(large_resize(l, SIZE_MAX));
+	large_free(NULL, l);
+}
+
+/* Where BigCache keeps nothing what is given up goes back to the system, and growth is new. */
+static void resize_big_without_bigcache_unmaps(void **state)
+{
+	struct large *l = take(8 * HAK_MIB);
+
+	hak_settings.bigcache_max = 0;
+	memset(l->span.base, 9, l->usable);
+	assert_true(large_resize(l, 3 * HAK_MIB));
+	assert_int_equal(hak_space.big, 48);
+	assert_int_equal(pagemap_tag(base_of(l) + 4 * HAK_MIB), TAG_NONE);
 	if (large_resize(l, 6 * HAK_MIB)) {
 		assert_int_equal(hak_space.big, 96);
 		assert_true(bytes_are((char *)l->span.base + 3 * HAK_MIB, 3 * HAK_MIB, 0));
 	}
 	assert_true(is_tagged(l));
 	assert_true(bytes_are(l->span.base, 3 * HAK_MIB, 9));
-	assert_false(large_resize(l, SIZE_MAX));
 	large_free(NULL, l);
+}
+
+/* It must be known to be cleared, and what is kept is not looked at again. */
+static void end_of_hardened_block_is_not_kept(void **state)
+{
+	struct large *l = take(6 * HAK_MIB);
+
+	hak_settings.secure = 1;
+	assert_true(large_resize(l, 3 * HAK_MIB));
+	hak_settings.secure = 0;
+	assert_int_equal(hak_space.kept, 0);
+	assert_int_equal(pagemap_tag(base_of(l) + 3 * HAK_MIB), TAG_NONE);
+	large_free(NULL, l);
+}
+
+/* It goes on in new memory behind that, or moves, with all of it. */
+static void growth_begins_with_what_is_kept_behind(void **state)
+{
+	struct large *l = take(6 * HAK_MIB);
+
+	memset(l->span.base, 9, l->usable);
+	assert_true(large_resize(l, 3 * HAK_MIB));
+	if (!large_resize(l, 10 * HAK_MIB))
+		assert_true(large_move(l, 10 * HAK_MIB));
+	assert_int_equal(hak_space.kept, 0);
+	assert_true(is_tagged(l));
+	assert_int_equal(hak_space.big, l->span.granules);
+	assert_true(bytes_are(l->span.base, 6 * HAK_MIB, 9));
+	assert_true(bytes_are((char *)l->span.base + 6 * HAK_MIB, 4 * HAK_MIB, 0));
+	large_free(NULL, l);
+}
+
+static void growth_is_copied_where_much_is_kept(void **state)
+{
+	struct large *l = take(2 * HAK_MIB), *kept = take(4 * HAK_MIB);
+
+	large_free(NULL, kept);
+	if (base_of(kept) == base_of(l) + 2 * HAK_MIB)
+		skip();
+	assert_false(large_resize(l, 4 * HAK_MIB));
+	assert_false(large_move(l, 4 * HAK_MIB));
+	bigcache_release(0);
+	assert_true(large_resize(l, 4 * HAK_MIB) || large_move(l, 4 * HAK_MIB));
+	large_free(NULL, l);
+}
+
+/* New memory comes in front of what is kept, where that is free. */
+static void long_block_takes_a_shorter_span_and_new_memory(void **state)
+{
+	struct large *l = take(6 * HAK_MIB);
+	uintptr_t base = base_of(l);
+	bool zero;
+
+	hak_settings.bigcache_max = 4 * HAK_MIB;
+	memset(l->span.base, 9, l->usable);
+	large_free(NULL, l);
+	assert_int_equal(hak_space.kept, 4 * HAK_MIB / GRANULE); /* what came first was evicted */
+	l = large_alloc(NULL, 6 * HAK_MIB, 16, &zero);
+	assert_true(base_of(l) == base);
+	assert_int_equal(hak_space.kept, 0);
+	assert_int_equal(hak_space.big, 6 * HAK_MIB / GRANULE);
+	assert_true(is_tagged(l));
+	assert_false(zero);
+	assert_true(l->touched >= l->usable);
+	assert_true(bytes_are(l->span.base, 2 * HAK_MIB, 0));
+	assert_true(bytes_are((char *)l->span.base + 2 * HAK_MIB, 4 * HAK_MIB, 9));
+	large_free(NULL, l);
+}
+
+/* The span goes back to where it was. */
+static void long_block_with_no_room_in_front_of_a_span_is_new(void **state)
+{
+	struct large *l = take(6 * HAK_MIB), *other;
+	uintptr_t base = base_of(l);
+	void *room;
+
+	hak_settings.bigcache_max = 4 * HAK_MIB;
+	large_free(NULL, l);
+	room = os_map((void *)base, GRANULE);
+	assert_true((uintptr_t)room == base);
+	other = take(6 * HAK_MIB);
+	assert_true(base_of(other) != base);
+	assert_true(is_tagged(other));
+	assert_int_equal(hak_space.kept, 4 * HAK_MIB / GRANULE);
+	assert_int_equal(hak_space.big, 6 * HAK_MIB / GRANULE);
+	l = take(4 * HAK_MIB);
+	assert_true(base_of(l) == base + 2 * HAK_MIB);
+	os_unmap(room, GRANULE);
+	large_free(NULL, l);
+	large_free(NULL, other);
 }
 
 /* A block in a span that is longer than it need be gives nothing of it back when it grows, and does when it shrinks. */
@@ -416,6 +529,12 @@ int main(void)
 		cmocka_unit_test_setup(resize_in_superslab_takes_and_gives_neighbours, start_empty),
 		cmocka_unit_test_setup(rest_of_granule_is_idle_until_it_is_used, start_empty),
 		cmocka_unit_test_setup(resize_big_counts_and_keeps_contents, start_empty),
+		cmocka_unit_test_setup(resize_big_without_bigcache_unmaps, start_empty),
+		cmocka_unit_test_setup(end_of_hardened_block_is_not_kept, start_empty),
+		cmocka_unit_test_setup(growth_begins_with_what_is_kept_behind, start_empty),
+		cmocka_unit_test_setup(growth_is_copied_where_much_is_kept, start_empty),
+		cmocka_unit_test_setup(long_block_takes_a_shorter_span_and_new_memory, start_empty),
+		cmocka_unit_test_setup(long_block_with_no_room_in_front_of_a_span_is_new, start_empty),
 		cmocka_unit_test_setup(growth_within_the_span_keeps_it_whole, start_empty),
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
 		cmocka_unit_test_setup(block_cleared_keeps_its_pages_unless_very_long, start_empty),
