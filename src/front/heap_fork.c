@@ -45,7 +45,8 @@ static void settle_unfinished(struct slab *s, void *arg) {
 	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != NULL || word != 0 || list_is_linked(&s->pool_link))
 		return;
 	struct pagemap_entry e = pagemap_find(s->base);
-	if (e.desc != s) {
+	/* The descriptor may still say what it held before: a slab mapped alone, say, that is unmapped now. */
+	if (e.desc != s || e.tag == TAG_NONE) {
 		slab_forget(s); /* nobody has a block of it */
 		return;
 	}

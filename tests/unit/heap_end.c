@@ -377,6 +377,27 @@ static void repair_after_fork_message_in_hand_is_free_again(void **state)
 	check_in_child(repair_frees_message_in_hand);
 }
 
+/* Handed out anew, and not filled in yet: it still says what it held before, a slab that was mapped alone. */
+static bool repair_forgets_unfilled_descriptor(void)
+{
+	struct heap *mine = acquire(bins, false);
+	struct slab *s;
+
+	hak_settings.use_superslab = false;
+	s = slab_new(SC, false);
+	slab_set_tag(s, 0);
+	slab_delete(s);
+	list_remove(&s->all);
+	s->in_use = true;
+	heap_repair_after_fork(mine);
+	return !s->in_use;
+}
+
+static void repair_after_fork_unfilled_descriptor_is_unused(void **state)
+{
+	check_in_child(repair_forgets_unfilled_descriptor);
+}
+
 /* QUEUED with its router gone. */
 static void repair_after_fork_routes_lost_slab(void **state)
 {
@@ -489,6 +510,7 @@ int main(void)
 		cmocka_unit_test_setup(repair_after_fork_busy_heap_is_given_up, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_messages_of_busy_heap_come_to_slabs, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_message_in_hand_is_free_again, start_empty),
+		cmocka_unit_test_setup(repair_after_fork_unfilled_descriptor_is_unused, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_routes_lost_slab, start_empty),
 		cmocka_unit_test_setup(fork_amid_end_of_thread_is_repaired, start_empty),
 		cmocka_unit_test_setup(forsaken_heap_goes_on, start_empty),
