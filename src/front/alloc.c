@@ -431,7 +431,7 @@ bool block_resize(void *ptr, size_t size, bool wasteful) {
 			secure_mark_large(l, size);
 		return wasteful;
 	}
-	bool done = large_resize(l, room);
+	bool done = large_resize(l, room, wasteful);
 	if (secure_has_canaries())
 		secure_mark_large(l, done ? size : l->size); /* its pad may be gone either way */
 	return done;

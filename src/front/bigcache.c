@@ -164,12 +164,12 @@ static void tag_cached(uintptr_t at, struct large *l) {
 	pagemap_set(at, 1, TAG_LARGE_CACHED, l);
 }
 
-/* Tags the ends of a kept span, but for the granule that tells of a freed block. */
+/* Tags the ends of a kept span, but for the granule that tells of a freed block, unless it is all there is. */
 static void tag_ends(struct large *l) {
 	uintptr_t base = base_of(l), last = end_of(l) - GRANULE;
-	if (pagemap_find(base).tag != TAG_LARGE_FREED)
+	if (base == last || pagemap_find(base).tag != TAG_LARGE_FREED)
 		tag_cached(base, l);
-	else if (base != last)
+	else
 		tag_cached(base + GRANULE, l);
 	if (last != base)
 		tag_cached(last, l);
@@ -212,7 +212,8 @@ static struct large *split(struct large *l, size_t granules) {
 		return NULL;
 	rest->span = (struct span){ .base = (char *)l->span.base + (granules << GRANULE_SHIFT),
 	                            .granules = l->span.granules - granules };
-	rest->usable = rest->size = rest->touched = rest->span.granules << GRANULE_SHIFT;
+	rest->usable = rest->touched = rest->span.granules << GRANULE_SHIFT;
+	rest->size = 0; /* no block began here */
 	rest->guard = 0; /* the descriptor may have been a guarded block's */
 	rest->is_shut = rest->untouched = false;
 	atomic_store_explicit(&rest->state, LARGE_FREED, memory_order_relaxed);
@@ -417,14 +418,14 @@ size_t bigcache_extend(struct large *l, size_t most) {
 
 /* ---- giving back ---- */
 
-/* Takes the last `granules` of a kept span; the rest goes back. Before them may lie a block that grows. */
+/* Takes the last `granules` of a kept span that was cut or joined; the rest goes back. Before it may lie a block that
+   grows. */
 static struct large *cut_end(struct large *l, size_t granules) {
 	take_out(l);
 	if (l->span.granules == granules)
 		return l;
 	struct large *end = split(l, l->span.granules - granules);
-	if (!l->untouched)
-		tag_ends(l);
+	tag_ends(l);
 	add(l);
 	return end;
 }

@@ -172,16 +172,11 @@ static struct large *lengthen_kept(size_t granules) {
 	struct large *l = bigcache_take_part(granules);
 	if (l == NULL)
 		return NULL;
-	size_t more = granules - l->span.granules;
-	char *start = (char *)l->span.base - (more << GRANULE_SHIFT), *p = os_map(start, more << GRANULE_SHIFT);
-	if (p != start || !pagemap_cover((uintptr_t)p, more)) {
-		if (p != NULL)
-			os_unmap(p, more << GRANULE_SHIFT);
+	if (!large_map_in_front(l, granules - l->span.granules)) {
 		bigcache_put(l);
 		return NULL;
 	}
-	pagemap_set((uintptr_t)p, more, TAG_LARGE, l);
-	l->span = (struct span){ .base = p, .granules = granules, .zero = secure_is_on() };
+	l->span.zero = secure_is_on();
 	l->touched = granules << GRANULE_SHIFT;
 	l->guard = 0;
 	large_count_big((ptrdiff_t)granules);
@@ -257,7 +252,8 @@ void large_release(struct large *l) {
 		/* Tags first: once unmapped, the addresses may become somebody else's at once. The trace lets a
 		   second free be named. */
 		pagemap_set_tag(base_of(l) - l->guard, granules, TAG_NONE);
-		pagemap_set(base_of(l), 1, TAG_LARGE_GONE, (void *)l->size);
+		if (l->size != 0)
+			pagemap_set(base_of(l), 1, TAG_LARGE_GONE, (void *)l->size);
 	} else if (!l->is_shut) {
 		large_release_piece(l);
 		return;
@@ -337,16 +333,17 @@ static void shrink_big(struct large *l, size_t granules) {
 	/* Keep the pages unless it is worth it. */
 	if (less < l->span.granules / 8)
 		return;
-	/* What a hardened one gives up must be known to be cleared. */
-	if (secure_is_on() || !bigcache_put_end(l, granules)) {
-		pagemap_set_tag(end, less, TAG_NONE);
-		if (!os_unmap((void *)end, less << GRANULE_SHIFT)) {
-			pagemap_set(end, less, TAG_LARGE, l);
-			return;
-		}
-		l->span.granules = granules;
-	}
 	large_count_big(-(ptrdiff_t)less);
+	/* What a hardened one gives up must be known to be cleared. */
+	if (!secure_is_on() && bigcache_put_end(l, granules))
+		return;
+	pagemap_set_tag(end, less, TAG_NONE);
+	if (os_unmap((void *)end, less << GRANULE_SHIFT)) {
+		l->span.granules = granules;
+	} else {
+		pagemap_set(end, less, TAG_LARGE, l);
+		large_count_big((ptrdiff_t)less);
+	}
 }
 
 /* By new memory. */
@@ -367,20 +364,22 @@ static bool extend(struct large *l, size_t more) {
 	return true;
 }
 
-/* What is kept behind it comes with it even if it has to move. Where much is new, copying into memory that is there costs
-   less than its page faults. */
-static bool grow_big(struct large *l, size_t granules) {
+/* `must`: where it is, by all means. Else what is kept behind it comes with it even if it has to move, and where much is
+   new, copying into memory that is there costs less than its page faults. */
+static bool grow_big(struct large *l, size_t granules, bool must) {
 	size_t old = l->span.granules, more = granules - old - bigcache_extend(l, granules - old);
-	l->is_fixed = more > l->span.granules / 4 && bigcache_has(granules);
+	l->is_fixed = !must && more > l->span.granules / 4 && bigcache_has(granules);
 	bool done = more == 0 || (!l->is_fixed && extend(l, more));
+	if (!done && must && l->span.granules > old && bigcache_put_end(l, old))
+		return false;
 	large_count_big((ptrdiff_t)(l->span.granules - old));
 	purge_excess();
 	return done;
 }
 
-static bool resize_big(struct large *l, size_t granules) {
+static bool resize_big(struct large *l, size_t granules, bool must) {
 	if (granules > l->span.granules)
-		return grow_big(l, granules);
+		return grow_big(l, granules, must);
 	shrink_big(l, granules);
 	return true;
 }
@@ -396,23 +395,23 @@ static bool resize_guarded(struct large *l, size_t usable) {
 	return usable == old || os_protect(base + usable, old - usable, false);
 }
 
-static bool resize_to(struct large *l, size_t usable) {
+static bool resize_to(struct large *l, size_t usable, bool must) {
 	size_t granules = is_big(l) ? large_span_granules(usable) : large_granules(usable), old = l->span.granules;
 	if (l->guard != 0)
 		return resize_guarded(l, usable);
 	if (granules == old || (granules < old && usable >= l->usable)) /* it goes on growing, maybe */
 		return true;
-	return is_big(l) ? resize_big(l, granules) : resize_in_superslab(l, granules);
+	return is_big(l) ? resize_big(l, granules, must) : resize_in_superslab(l, granules);
 }
 
-bool large_resize(struct large *l, size_t size) {
+bool large_resize(struct large *l, size_t size, bool must) {
 	size_t usable = large_good_size(size);
 	if (usable == 0)
 		return false;
 	/* What is given up is as good as freed. */
 	if (secure_is_on() && usable < l->usable)
 		os_purge((char *)l->span.base + usable, l->usable - usable);
-	if (!resize_to(l, usable))
+	if (!resize_to(l, usable, must))
 		return false;
 	large_set_usable(l, size, usable);
 	return true;

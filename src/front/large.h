@@ -5,6 +5,7 @@
  *   up to 512 KiB              granules of a SuperSlab, next to slabs; a piece, kept in a heap's pocket when freed
  *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in a pocket or in BigCache when freed
  *   2 MiB and more (L2)        likewise, in BigCache, but for the shortest
+ *   aligned to more than 64 KiB, or without SuperSlabs: a mapping of its own, kept in BigCache
  *
  * At level 3 of HAKMEM_SECURE all of them have mappings of their own, between inaccessible granules, but for those
  * beyond GUARDS_MOST, which are as said above, and those of greater alignment.
@@ -37,7 +38,8 @@ enum large_state { LARGE_UNUSED, LARGE_LIVE, LARGE_FREED }; /* of the descriptor
 struct large {
 	struct span span;           /* base, granules */
 	size_t usable;              /* bytes of it the program may use: whole pages */
-	size_t size;                /* bytes it was asked for, if hardening keeps them apart; else as `usable` */
+	size_t size;                /* bytes it was asked for, if hardening keeps them apart; else as `usable`; 0: a kept
+	                               span at whose beginning no block was */
 	size_t guard;               /* inaccessible bytes on either side, beyond `span` */
 	uint8_t kind;               /* enum block_kind: who made it */
 	bool is_shut;               /* freed and inaccessible (front/quarantine.h), */
@@ -128,10 +130,12 @@ bool large_free(struct pocket *pocket, struct large *l);
 void large_leave(struct large *l);
 void large_dispose(struct large *l);
 
-/* Makes the block hold `size` > SC_MAX_SIZE bytes where it is. */
-bool large_resize(struct large *l, size_t size);
+/* Makes the block hold `size` > SC_MAX_SIZE bytes where it is. False: it cannot be, or, unless it `must`, is better moved
+   or copied; it is as it was, but may have more granules then. */
+bool large_resize(struct large *l, size_t size, bool must);
 
-/* Moves the block, by moving its pages, to where `size` bytes fit. False: not possible that way. */
+/* Moves the block, by moving its pages, to where `size` bytes fit. False: not possible that way, or not worth it, as
+   large_resize, which comes before, found. */
 bool large_move(struct large *l, size_t size);
 
 /* Descriptors are made LARGE_CHUNK at a time and stay; that of a live block says so in `state`. */
@@ -169,6 +173,9 @@ void large_reset(void);
 
 /* A big block with a mapping of its own, between `guard` inaccessible bytes; not started. NULL: out of memory. */
 struct large *large_map(size_t usable, size_t granules, size_t align, size_t guard);
+
+/* Makes a big block that is not live longer by new memory in front of it. False: that is not free. */
+bool large_map_in_front(struct large *l, size_t more);
 
 /* As large_release for a piece of a SuperSlab that is accessible. */
 void large_release_piece(struct large *l);

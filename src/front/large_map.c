@@ -138,12 +138,26 @@ static void drop(char *p, size_t granules) {
 	large_give_up(l);
 }
 
+bool large_map_in_front(struct large *l, size_t more) {
+	size_t bytes = more << GRANULE_SHIFT;
+	char *start = (char *)l->span.base - bytes, *p = os_map(start, bytes);
+	if (p == NULL)
+		return false;
+	if (p != start || !pagemap_cover((uintptr_t)p, more)) {
+		drop(p, more);
+		return false;
+	}
+	pagemap_set((uintptr_t)p, more, TAG_LARGE, l);
+	l->span.base = p;
+	l->span.granules += more;
+	return true;
+}
+
 bool large_move(struct large *l, size_t size) {
 	size_t usable = large_good_size(size);
 	if (usable == 0 || l->span.ss != NULL || l->guard != 0 || l->is_fixed)
 		return false;
 	size_t old = l->span.granules, granules = large_span_granules(usable);
-	bigcache_miss();
 	/* An eighth more address space: a block that grows step by step moves only now and then. */
 	granules += granules / 8;
 	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
@@ -166,6 +180,7 @@ bool large_move(struct large *l, size_t size) {
 			drop(target, granules);
 		return false;
 	}
+	bigcache_miss();
 	l->span.base = target;
 	l->span.granules = granules;
 	large_set_usable(l, size, usable);

@@ -262,6 +262,8 @@ HAK_COLD static char *map_huge(size_t bytes) {
 	if (end == 0)
 		return os_map_aligned(bytes, SUPERSLAB);
 	char *wanted = (char *)(end - bytes), *p = os_map(wanted, bytes);
+	if (p == NULL)
+		return NULL;
 	space.huge_low = p == wanted ? (uintptr_t)p : align_down(end - bytes, HUGE_APART);
 	if (((uintptr_t)p & (SUPERSLAB - 1)) == 0)
 		return p;

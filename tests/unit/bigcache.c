@@ -303,7 +303,7 @@ static void end_given_up_serves_the_next(void **state)
 	struct large *l = take(4), *next;
 	uintptr_t base = base_of(l);
 
-	assert_true(large_resize(l, 2 * HAK_MIB));
+	assert_true(large_resize(l, 2 * HAK_MIB, true));
 	assert_int_equal(kept_bytes(), 2 * HAK_MIB);
 	assert_null(bigcache_check());
 	next = take(2);
@@ -322,13 +322,13 @@ static void end_given_up_is_evicted_from_its_own_end(void **state)
 	struct large *l = take(9);
 
 	hak_settings.bigcache_max = 4 * HAK_MIB;
-	assert_true(large_resize(l, 2 * HAK_MIB));
+	assert_true(large_resize(l, 2 * HAK_MIB, true));
 	assert_int_equal(kept_bytes(), 4 * HAK_MIB);
 	assert_null(bigcache_check());
 	assert_int_equal(pagemap_tag(base_of(l) + 2 * HAK_MIB), TAG_LARGE_CACHED);
 	assert_int_equal(pagemap_tag(base_of(l) + 6 * HAK_MIB - GRANULE), TAG_LARGE_CACHED);
 	assert_int_equal(pagemap_tag(base_of(l) + 6 * HAK_MIB + GRANULE), TAG_NONE);
-	assert_true(large_resize(l, 6 * HAK_MIB));
+	assert_true(large_resize(l, 6 * HAK_MIB, true));
 	assert_int_equal(kept_bytes(), 0);
 	large_free(NULL, l);
 }
@@ -338,10 +338,10 @@ static void middle_end_kept_only_if_asked(void **state)
 	struct large *l = take(6);
 
 	hak_settings.bigcache_l25 = false;
-	assert_true(large_resize(l, 5 * HAK_MIB));
+	assert_true(large_resize(l, 5 * HAK_MIB, true));
 	assert_int_equal(kept_bytes(), 0);
 	assert_int_equal(l->span.granules, 5 * HAK_MIB / GRANULE);
-	assert_true(large_resize(l, 3 * HAK_MIB));
+	assert_true(large_resize(l, 3 * HAK_MIB, true));
 	assert_int_equal(kept_bytes(), 2 * HAK_MIB);
 	hak_settings.bigcache_l25 = true;
 	large_free(NULL, l);
@@ -350,15 +350,46 @@ static void middle_end_kept_only_if_asked(void **state)
 /* Growing takes new memory as a request does that is not served. */
 static void growth_into_new_memory_is_a_miss(void **state)
 {
-	struct large *l = take(2), *behind = take(1);
-	uint64_t misses = hak_bigcache_stats.misses;
+	struct large *l = take(6);
+	uint64_t misses;
 
-	if (large_resize(l, 3 * HAK_MIB)) /* there was room */
-		assert_int_equal(hak_bigcache_stats.misses, ++misses);
-	assert_true(large_move(l, 5 * HAK_MIB));
+	hak_settings.bigcache_max = 0;
+	assert_true(large_resize(l, 2 * HAK_MIB, true));
+	misses = hak_bigcache_stats.misses;
+	assert_true(large_resize(l, 3 * HAK_MIB, false)); /* there is room */
 	assert_int_equal(hak_bigcache_stats.misses, misses + 1);
-	large_free(NULL, behind);
+	assert_true(large_move(l, 5 * HAK_MIB));
+	assert_int_equal(hak_bigcache_stats.misses, misses + 2);
 	large_free(NULL, l);
+}
+
+/* Evicted, it leaves no word of a block that would have begun there. */
+static void end_given_up_is_no_freed_block(void **state)
+{
+	struct large *l = take(6);
+
+	hak_settings.bigcache_max = 0;
+	assert_true(large_resize(l, 2 * HAK_MIB, true));
+	assert_int_equal(pagemap_tag(base_of(l) + 2 * HAK_MIB), TAG_NONE);
+	large_free(NULL, l);
+}
+
+/* Of what is left of a freed block one granule may be all: it tells of the span then, not of the block. */
+static void span_of_one_granule_is_found(void **state)
+{
+	struct large *l = take(1), *behind;
+	bool zero;
+
+	assert_true(large_resize(l, 5 * GRANULE, true));
+	behind = large_alloc(NULL, LARGE_BIG_MIN, 16, &zero);
+	assert_int_equal(kept_bytes(), 0);
+	assert_true(large_resize(l, 2 * GRANULE, true));
+	large_free(NULL, l);
+	assert_null(bigcache_take_part(1000)); /* joins them */
+	assert_true(bigcache_release(GRANULE));
+	assert_int_equal(kept_bytes(), GRANULE);
+	assert_null(bigcache_check());
+	large_free(NULL, behind);
 }
 
 static void reset_forgets(void **state)
@@ -519,6 +550,8 @@ int main(void)
 		cmocka_unit_test_setup(end_given_up_is_evicted_from_its_own_end, start_empty),
 		cmocka_unit_test_setup(middle_end_kept_only_if_asked, start_empty),
 		cmocka_unit_test_setup(growth_into_new_memory_is_a_miss, start_empty),
+		cmocka_unit_test_setup(end_given_up_is_no_freed_block, start_empty),
+		cmocka_unit_test_setup(span_of_one_granule_is_found, start_empty),
 		cmocka_unit_test_setup(reset_forgets, start_empty),
 		cmocka_unit_test_setup(spans_random_use_apart, start_empty),
 		cmocka_unit_test_setup(little_span_is_evicted_whole, start_empty),

@@ -115,14 +115,14 @@ static void resize_in_superslab_takes_and_gives_neighbours(void **state)
 
 	assert_true(base_of(b) == base_of(a) + 2 * GRANULE);
 	memset(a->span.base, 7, a->usable);
-	assert_true(large_resize(a, 2 * GRANULE));
-	assert_false(large_resize(a, 2 * GRANULE + 1));
+	assert_true(large_resize(a, 2 * GRANULE, true));
+	assert_false(large_resize(a, 2 * GRANULE + 1, true));
 	large_free(NULL, b);
-	assert_true(large_resize(a, 300000));
+	assert_true(large_resize(a, 300000, true));
 	assert_true(bytes_are(a->span.base, 100000, 7));
 	assert_true(is_tagged(a));
 	assert_int_equal(a->span.granules, 5);
-	assert_true(large_resize(a, 40000));
+	assert_true(large_resize(a, 40000, true));
 	assert_int_equal(hak_space.live, 1);
 	assert_int_equal(pagemap_tag(base_of(a) + GRANULE), TAG_FREE);
 	assert_true(bytes_are(a->span.base, 40000, 7));
@@ -139,7 +139,7 @@ static void rest_of_granule_is_idle_until_it_is_used(void **state)
 	bool zero;
 
 	assert_int_equal(hak_space.idle, GRANULE - SMALL);
-	assert_true(large_resize(l, SMALL + os_facts.page_size));
+	assert_true(large_resize(l, SMALL + os_facts.page_size, true));
 	assert_int_equal(hak_space.idle, 0);
 	large_free(NULL, l);
 	purge_all(0);
@@ -160,20 +160,20 @@ static void resize_big_counts_and_keeps_contents(void **state)
 	struct large *l = take(6 * HAK_MIB);
 
 	memset(l->span.base, 9, l->usable);
-	assert_true(large_resize(l, 3 * HAK_MIB));
+	assert_true(large_resize(l, 3 * HAK_MIB, true));
 	assert_true(l->usable == 3 * HAK_MIB);
 	assert_int_equal(hak_space.big, 48);
 	assert_int_equal(hak_space.kept, 48);
 	assert_int_equal(pagemap_tag(base_of(l) + 3 * HAK_MIB), TAG_LARGE_CACHED);
 	assert_null(large_of(base_of(l) + 3 * HAK_MIB));
 	assert_null(large_of(base_of(l) + 4 * HAK_MIB));
-	assert_true(large_resize(l, 5 * HAK_MIB));
+	assert_true(large_resize(l, 5 * HAK_MIB, true));
 	assert_int_equal(hak_space.big, 80);
 	assert_int_equal(hak_space.kept, 16);
 	assert_true(is_tagged(l));
 	assert_true(bytes_are(l->span.base, 3 * HAK_MIB, 9));
 	assert_true(l->touched >= 5 * HAK_MIB);
-	assert_false(large_resize(l, SIZE_MAX));
+	assert_false(large_resize(l, SIZE_MAX, true));
 	large_free(NULL, l);
 }
 
@@ -184,10 +184,10 @@ static void resize_big_without_bigcache_unmaps(void **state)
 
 	hak_settings.bigcache_max = 0;
 	memset(l->span.base, 9, l->usable);
-	assert_true(large_resize(l, 3 * HAK_MIB));
+	assert_true(large_resize(l, 3 * HAK_MIB, true));
 	assert_int_equal(hak_space.big, 48);
 	assert_int_equal(pagemap_tag(base_of(l) + 4 * HAK_MIB), TAG_NONE);
-	if (large_resize(l, 6 * HAK_MIB)) {
+	if (large_resize(l, 6 * HAK_MIB, true)) {
 		assert_int_equal(hak_space.big, 96);
 		assert_true(bytes_are((char *)l->span.base + 3 * HAK_MIB, 3 * HAK_MIB, 0));
 	}
@@ -202,7 +202,7 @@ static void end_of_hardened_block_is_not_kept(void **state)
 	struct large *l = take(6 * HAK_MIB);
 
 	hak_settings.secure = 1;
-	assert_true(large_resize(l, 3 * HAK_MIB));
+	assert_true(large_resize(l, 3 * HAK_MIB, true));
 	hak_settings.secure = 0;
 	assert_int_equal(hak_space.kept, 0);
 	assert_int_equal(pagemap_tag(base_of(l) + 3 * HAK_MIB), TAG_NONE);
@@ -215,8 +215,8 @@ static void growth_begins_with_what_is_kept_behind(void **state)
 	struct large *l = take(6 * HAK_MIB);
 
 	memset(l->span.base, 9, l->usable);
-	assert_true(large_resize(l, 3 * HAK_MIB));
-	if (!large_resize(l, 10 * HAK_MIB))
+	assert_true(large_resize(l, 3 * HAK_MIB, true));
+	if (!large_resize(l, 10 * HAK_MIB, false))
 		assert_true(large_move(l, 10 * HAK_MIB));
 	assert_int_equal(hak_space.kept, 0);
 	assert_true(is_tagged(l));
@@ -226,17 +226,71 @@ static void growth_begins_with_what_is_kept_behind(void **state)
 	large_free(NULL, l);
 }
 
+/* Three that lie side by side, the first of them lowest; false: the system placed them otherwise. */
+static bool take_row(struct large *row[3])
+{
+	bigcache_release(0);
+	for (unsigned i = 3; i-- > 0;) {
+		row[i] = take(2 * HAK_MIB);
+		memset(row[i]->span.base, 9, row[i]->usable);
+	}
+	return base_of(row[1]) == base_of(row[0]) + 2 * HAK_MIB && base_of(row[2]) == base_of(row[1]) + 2 * HAK_MIB;
+}
+
+/* However many spans that is; of the last no more than it needs, and the descriptors are there for others. */
+static void growth_joins_what_is_kept_behind(void **state)
+{
+	struct large *row[3], *first;
+
+	if (!take_row(row))
+		skip();
+	large_free(NULL, row[1]);
+	large_free(NULL, row[2]);
+	assert_true(large_resize(row[0], 4 * HAK_MIB + os_facts.page_size, false));
+	assert_int_equal(row[0]->span.granules, 68);
+	assert_true(row[0]->touched >= 68 * GRANULE); /* not what it uses, but what is not zero */
+	assert_int_equal(hak_space.kept, 28);
+	first = large_new_descriptor();
+	assert_ptr_equal(first, row[1]);
+	large_put_descriptor(first);
+	assert_true(is_tagged(row[0]));
+	large_free(NULL, row[0]);
+	assert_null(bigcache_check());
+}
+
+static void growth_where_it_is_that_fails_changes_nothing(void **state)
+{
+	struct large *row[3];
+
+	if (!take_row(row))
+		skip();
+	large_free(NULL, row[1]);
+	assert_false(large_resize(row[0], 6 * HAK_MIB, true)); /* the third is in the way */
+	assert_int_equal(row[0]->span.granules, 32);
+	assert_int_equal(hak_space.kept, 32);
+	assert_int_equal(hak_space.big, 64);
+	assert_null(bigcache_check());
+	large_free(NULL, row[0]);
+	large_free(NULL, row[2]);
+}
+
+/* A little is not worth copying the rest, and what must stay where it is is not copied. */
 static void growth_is_copied_where_much_is_kept(void **state)
 {
-	struct large *l = take(2 * HAK_MIB), *kept = take(4 * HAK_MIB);
+	struct large *l = take(6 * HAK_MIB), *kept = take(4 * HAK_MIB);
+	size_t max = hak_settings.bigcache_max;
 
+	hak_settings.bigcache_max = 0;
+	assert_true(large_resize(l, 2 * HAK_MIB, true)); /* what lies behind is free */
+	hak_settings.bigcache_max = max;
 	large_free(NULL, kept);
-	if (base_of(kept) == base_of(l) + 2 * HAK_MIB)
-		skip();
-	assert_false(large_resize(l, 4 * HAK_MIB));
+	assert_int_equal(hak_space.kept, 64);
+	assert_false(large_resize(l, 4 * HAK_MIB, false));
 	assert_false(large_move(l, 4 * HAK_MIB));
-	bigcache_release(0);
-	assert_true(large_resize(l, 4 * HAK_MIB) || large_move(l, 4 * HAK_MIB));
+	assert_int_equal(l->span.granules, 32);
+	assert_true(large_resize(l, 5 * HAK_MIB / 2, false));
+	assert_true(large_resize(l, 4 * HAK_MIB, true));
+	assert_int_equal(hak_space.kept, 64);
 	large_free(NULL, l);
 }
 
@@ -251,15 +305,32 @@ static void long_block_takes_a_shorter_span_and_new_memory(void **state)
 	memset(l->span.base, 9, l->usable);
 	large_free(NULL, l);
 	assert_int_equal(hak_space.kept, 4 * HAK_MIB / GRANULE); /* what came first was evicted */
-	l = large_alloc(NULL, 6 * HAK_MIB, 16, &zero);
+	l = large_alloc(NULL, 6 * HAK_MIB - GRANULE - 1, 16, &zero);
 	assert_true(base_of(l) == base);
 	assert_int_equal(hak_space.kept, 0);
 	assert_int_equal(hak_space.big, 6 * HAK_MIB / GRANULE);
 	assert_true(is_tagged(l));
 	assert_false(zero);
-	assert_true(l->touched >= l->usable);
+	assert_true(l->touched >= 6 * HAK_MIB);
 	assert_true(bytes_are(l->span.base, 2 * HAK_MIB, 0));
 	assert_true(bytes_are((char *)l->span.base + 2 * HAK_MIB, 4 * HAK_MIB, 9));
+	large_free(NULL, l);
+}
+
+static void long_block_takes_what_joins(void **state)
+{
+	struct large *l = take(6 * HAK_MIB), *half[2];
+	uintptr_t base = base_of(l);
+
+	hak_settings.bigcache_max = 4 * HAK_MIB;
+	large_free(NULL, l);
+	for (unsigned i = 0; i < 2; i++)
+		half[i] = take(2 * HAK_MIB);
+	for (unsigned i = 0; i < 2; i++)
+		large_free(NULL, half[i]);
+	l = take(6 * HAK_MIB);
+	assert_true(base_of(l) == base);
+	assert_int_equal(hak_space.kept, 0);
 	large_free(NULL, l);
 }
 
@@ -268,13 +339,16 @@ static void long_block_with_no_room_in_front_of_a_span_is_new(void **state)
 {
 	struct large *l = take(6 * HAK_MIB), *other;
 	uintptr_t base = base_of(l);
+	size_t mapped;
 	void *room;
 
 	hak_settings.bigcache_max = 4 * HAK_MIB;
 	large_free(NULL, l);
 	room = os_map((void *)base, GRANULE);
 	assert_true((uintptr_t)room == base);
+	mapped = os_mapped();
 	other = take(6 * HAK_MIB);
+	assert_true(os_mapped() == mapped + 6 * HAK_MIB);
 	assert_true(base_of(other) != base);
 	assert_true(is_tagged(other));
 	assert_int_equal(hak_space.kept, 4 * HAK_MIB / GRANULE);
@@ -298,11 +372,11 @@ static void growth_within_the_span_keeps_it_whole(void **state)
 	l = take(2 * HAK_MIB);
 	assert_int_equal(l->span.granules, granules);
 	for (size_t size = 2 * HAK_MIB; size <= 3 * HAK_MIB; size += GRANULE) {
-		assert_true(large_resize(l, size));
+		assert_true(large_resize(l, size, true));
 		assert_int_equal(l->span.granules, granules);
 		assert_int_equal(hak_space.big, granules);
 	}
-	assert_true(large_resize(l, 2 * HAK_MIB));
+	assert_true(large_resize(l, 2 * HAK_MIB, true));
 	assert_int_equal(l->span.granules, 2 * HAK_MIB / GRANULE);
 	large_free(NULL, l);
 
@@ -311,7 +385,7 @@ static void growth_within_the_span_keeps_it_whole(void **state)
 	l = large_alloc(&pocket, 2 * GRANULE, 16, &zero);
 	assert_non_null(l);
 	granules = l->span.granules;
-	assert_true(large_resize(l, 2 * GRANULE + 1));
+	assert_true(large_resize(l, 2 * GRANULE + 1, true));
 	assert_int_equal(l->span.granules, max_size(granules, 3));
 	large_free(NULL, l);
 	pocket_release(&pocket);
@@ -380,7 +454,7 @@ static void blocks_random_use_zero_never_lies(void **state)
 				large_clear(l);
 			assert_true(bytes_are(l->span.base, l->usable, 0));
 			memset(l->span.base, i | 1, min_size(size, 3 * GRANULE));
-		} else if (next_random(&seed) % 4 != 0 || !large_resize(l, size)) {
+		} else if (next_random(&seed) % 4 != 0 || !large_resize(l, size, true)) {
 			assert_true(large_free(NULL, l));
 			*slot = NULL;
 		} else {
@@ -405,7 +479,7 @@ static void hardened_block_shrunk_and_freed_locked_leaves_zeros(void **state)
 	l = take(HAK_MIB);
 	if (mlock(l->span.base, l->usable) == 0) {
 		memset(l->span.base, 7, l->usable);
-		assert_true(large_resize(l, HAK_MIB - 40000));
+		assert_true(large_resize(l, HAK_MIB - 40000, true));
 		large_free(NULL, l);
 		assert_int_equal((hak_space.kept * GRANULE), HAK_MIB);
 		l = take(HAK_MIB); /* which looks */
@@ -532,8 +606,11 @@ int main(void)
 		cmocka_unit_test_setup(resize_big_without_bigcache_unmaps, start_empty),
 		cmocka_unit_test_setup(end_of_hardened_block_is_not_kept, start_empty),
 		cmocka_unit_test_setup(growth_begins_with_what_is_kept_behind, start_empty),
+		cmocka_unit_test_setup(growth_joins_what_is_kept_behind, start_empty),
+		cmocka_unit_test_setup(growth_where_it_is_that_fails_changes_nothing, start_empty),
 		cmocka_unit_test_setup(growth_is_copied_where_much_is_kept, start_empty),
 		cmocka_unit_test_setup(long_block_takes_a_shorter_span_and_new_memory, start_empty),
+		cmocka_unit_test_setup(long_block_takes_what_joins, start_empty),
 		cmocka_unit_test_setup(long_block_with_no_room_in_front_of_a_span_is_new, start_empty),
 		cmocka_unit_test_setup(growth_within_the_span_keeps_it_whole, start_empty),
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),

@@ -331,6 +331,11 @@ static void grow(struct large *l, size_t most, bool (*how)(struct large *l, size
 	}
 }
 
+static bool resize(struct large *l, size_t size)
+{
+	return large_resize(l, size, true);
+}
+
 /* By moving, and where it is. */
 static void what_does_not_serve_a_block_that_grows_is_not_kept_beside_it(void **state)
 {
@@ -341,11 +346,11 @@ static void what_does_not_serve_a_block_that_grows_is_not_kept_beside_it(void **
 	l = large_map(GRANULE, 1, GRANULE, 0);
 	assert_non_null(l);
 	grow(l, MOST, large_move);
-	assert_true(large_resize(l, GRANULE));
+	assert_true(large_resize(l, GRANULE, true));
 	take(1, MANY);
 	give_back(1, MANY);
 	assert_true(hak_space.dirty >= MANY * SPAN - SUPERSLAB_GRANULES);
-	grow(l, MOST, large_resize);
+	grow(l, MOST, resize);
 	drop_large(l);
 }
 
@@ -488,7 +493,7 @@ static void what_blocks_leave_over_is_given_back_between_stages(void **state)
 	large = large_alloc(NULL, LARGE, 16, &zero);
 	assert_non_null(large);
 	assert_int_equal(hak_space.idle, 2 * OVER);
-	assert_true(large_resize(large, GRANULE));
+	assert_true(large_resize(large, GRANULE, true));
 	assert_int_equal(hak_space.idle, OVER);
 	large_free(NULL, large);
 	/* Where the last block was as large, there is nothing to be gained. */

@@ -225,6 +225,28 @@ static void huge_pages_have_a_gib_of_their_own(void **state)
 		span_free(&spans[i], 0);
 }
 
+/* The next region for huge pages follows the last, though others could not be mapped in between. */
+static void huge_pages_stay_in_their_gib_when_memory_runs_out(void **state)
+{
+	enum { MOST = 100 };
+	static struct span spans[MOST];
+	unsigned n = 0, before;
+
+	while (n < 40)
+		spans[n++] = take(SUPERSLAB_GRANULES);
+	hak_settings.limit = os_mapped();
+	while (n < MOST && span_alloc(SUPERSLAB_GRANULES, SPAN_DENSE, 0, &spans[n]))
+		n++;
+	hak_settings.limit = 0;
+	before = n;
+	assert_true(n < MOST - 1 && spans[n - 1].ss->huge);
+	spans[n++] = take(SUPERSLAB_GRANULES);
+	assert_true(spans[before].ss->huge);
+	assert_true(spans[before].ss->base >> 30 == spans[before - 1].ss->base >> 30);
+	while (n > 0)
+		span_free(&spans[--n], 0);
+}
+
 static void huge_page_fits_if_asked_for(void **state)
 {
 	struct span span;
@@ -460,6 +482,7 @@ int main(void)
 		cmocka_unit_test_setup(huge_page_fits_in_large_heaps_alone, start_empty),
 		cmocka_unit_test_setup(huge_page_never_fits_roomy_spans, start_empty),
 		cmocka_unit_test_setup(huge_pages_have_a_gib_of_their_own, start_empty),
+		cmocka_unit_test_setup(huge_pages_stay_in_their_gib_when_memory_runs_out, start_empty),
 		cmocka_unit_test_setup(huge_page_fits_if_asked_for, start_empty),
 		cmocka_unit_test_setup(slow_huge_pages_are_not_asked_for_in_the_next_second, start_empty),
 		cmocka_unit_test_setup(one_slow_huge_page_means_nothing, start_empty),
