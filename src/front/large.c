@@ -337,11 +337,11 @@ static void shrink_big(struct large *l, size_t granules) {
 	/* What a hardened one gives up must be known to be cleared. */
 	if (!secure_is_on() && bigcache_put_end(l, granules))
 		return;
+	l->span.granules = granules; /* first: a fork child may find any part of this done */
 	pagemap_set_tag(end, less, TAG_NONE);
-	if (os_unmap((void *)end, less << GRANULE_SHIFT)) {
-		l->span.granules = granules;
-	} else {
+	if (!os_unmap((void *)end, less << GRANULE_SHIFT)) {
 		pagemap_set(end, less, TAG_LARGE, l);
+		l->span.granules += less;
 		large_count_big((ptrdiff_t)less);
 	}
 }
