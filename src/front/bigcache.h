@@ -18,7 +18,8 @@
  * Tags of a kept span: all TAG_LARGE as when it was live (`untouched`); or, once it was cut or joined, its
  * last granule says TAG_LARGE_CACHED and points at its descriptor, and so does its first or, if that one
  * tells of the block that was freed there, its second. The others mean nothing: who finds a descriptor by a
- * granule looks whether the granule is in its span. Everything under one lock; giving back outside it.
+ * granule looks whether the granule is in its span. They may still lead to the live block whose end it was.
+ * Everything under one lock; giving back outside it.
  */
 #ifndef HAK_FRONT_BIGCACHE_H
 #define HAK_FRONT_BIGCACHE_H

@@ -334,7 +334,7 @@ static void shrink_big(struct large *l, size_t granules) {
 	if (less < l->span.granules / 8)
 		return;
 	large_count_big(-(ptrdiff_t)less);
-	/* What a hardened one gives up must be known to be cleared. */
+	/* Kept spans of hardened blocks are known to be cleared, and the call that was to clear this may have failed. */
 	if (!secure_is_on() && bigcache_put_end(l, granules))
 		return;
 	l->span.granules = granules; /* first: a fork child may find any part of this done */
