@@ -374,22 +374,44 @@ static void add_quarantine(const struct reading *r, uint64_t at) {
 	}
 }
 
+/* A number that is counted there, and which sum it belongs to. */
+struct summand {
+	uint16_t field, offset;
+};
+#define SUMMAND(field, sum) { F_##field, offsetof(struct hak_stats, sum) }
+
+static void add_all(const struct reading *r, const void *at, const struct summand *summand, size_t n,
+                    struct hak_stats *st) {
+	for (; n > 0; n--, summand++) {
+		char *sum = (char *)st + summand->offset;
+		uint64_t value;
+		memcpy(&value, sum, sizeof value);
+		value += get_field(r, at, summand->field);
+		memcpy(sum, &value, sizeof value);
+	}
+}
+#define ADD_ALL(r, at, summands, st) add_all(r, at, summands, sizeof summands / sizeof *summands, st)
+
+static const struct summand heap_counters[] = {
+	SUMMAND(COUNT_MISS, bin_misses),
+	SUMMAND(COUNT_OWN, refill_own),
+	SUMMAND(COUNT_CARVE, refill_carve),
+	SUMMAND(COUNT_READY, refill_ready),
+	SUMMAND(COUNT_INBOX, refill_inbox),
+	SUMMAND(COUNT_ADOPT, refill_adopt),
+	SUMMAND(COUNT_HOLE, refill_hole),
+	SUMMAND(COUNT_FRESH, refill_fresh),
+	SUMMAND(COUNT_FULL, full_bins),
+	SUMMAND(COUNT_HOME, home_blocks),
+	SUMMAND(COUNT_REMOTE, remote_blocks),
+	SUMMAND(HEAP_POSTS, remote_batches),
+	SUMMAND(COUNT_DRAINED, drained_blocks),
+	SUMMAND(COUNT_FOREIGN, foreign_frees),
+	SUMMAND(COUNT_DELETED, slabs_deleted),
+};
+
 static void add_counters(const struct reading *r, const void *heap, struct hak_stats *st) {
-	st->bin_misses += GET(heap, COUNT_MISS);
-	st->refill_own += GET(heap, COUNT_OWN);
-	st->refill_carve += GET(heap, COUNT_CARVE);
-	st->refill_ready += GET(heap, COUNT_READY);
-	st->refill_inbox += GET(heap, COUNT_INBOX);
-	st->refill_adopt += GET(heap, COUNT_ADOPT);
-	st->refill_hole += GET(heap, COUNT_HOLE);
-	st->refill_fresh += GET(heap, COUNT_FRESH);
-	st->full_bins += GET(heap, COUNT_FULL);
-	st->home_blocks += GET(heap, COUNT_HOME);
-	st->remote_blocks += GET(heap, COUNT_REMOTE);
-	st->remote_batches += GET(heap, HEAP_POSTS);
-	st->drained_blocks += GET(heap, COUNT_DRAINED);
-	st->foreign_frees += GET(heap, COUNT_FOREIGN);
-	st->slabs_deleted += GET(heap, COUNT_DELETED);
+	ADD_ALL(r, heap, heap_counters, st);
 	for (size_t i = 0; i < r->number[N_BANDS] && i < HAK_STATS_BANDS; i++) {
 		const char *warm = place(heap, offset_of(r, F_HEAP_WARM) + i * r->size[S_WARM]);
 		st->by_band[i].hits += GET(warm, WARM_HITS);
@@ -507,33 +529,42 @@ static void add_large(void *arg, const struct reading_large *l) {
 	st->live_blocks++;
 }
 
+static const struct summand pool_counters[] = {
+	SUMMAND(POOL_COUNT, published),
+	SUMMAND(POOL_LOCKS, pool_locks),
+	SUMMAND(POOL_WAITS, pool_waits),
+	SUMMAND(POOL_PUBLISHED, pool_published),
+	SUMMAND(POOL_ADOPTED, pool_adopted),
+};
+
 static void add_pools(const struct reading *r, struct hak_stats *st) {
 	struct reading_copy *pool = &r->room->outer;
 	for (size_t sc = 0; sc < r->number[N_CLASSES]; sc++) {
 		if (!get_copy(r, pool, r->root[ROOT_POOLS] + sc * r->size[S_POOL], r->size[S_POOL]))
 			return;
-		st->published += GET(pool->bytes, POOL_COUNT);
-		st->pool_locks += GET(pool->bytes, POOL_LOCKS);
-		st->pool_waits += GET(pool->bytes, POOL_WAITS);
-		st->pool_published += GET(pool->bytes, POOL_PUBLISHED);
-		st->pool_adopted += GET(pool->bytes, POOL_ADOPTED);
+		ADD_ALL(r, pool->bytes, pool_counters, st);
 	}
 }
 
+static const struct summand os_counters[] = {
+	SUMMAND(OS_MMAP, mmap_calls),
+	SUMMAND(OS_MUNMAP, munmap_calls),
+	SUMMAND(OS_MREMAP, mremap_calls),
+	SUMMAND(OS_MADVISE, madvise_calls),
+	SUMMAND(OS_MAPPED_MOST, committed_peak),
+};
+static const struct summand bigcache_counters[] = {
+	SUMMAND(BIG_HITS, bigcache_hits),
+	SUMMAND(BIG_MISSES, bigcache_misses),
+	SUMMAND(BIG_EVICTIONS, bigcache_evictions),
+};
+
 static void add_system(const struct reading *r, struct hak_stats *st) {
 	struct reading_copy *c = &r->room->outer;
-	if (get_copy(r, c, r->root[ROOT_OS], r->size[S_OS])) {
-		st->mmap_calls = GET(c->bytes, OS_MMAP);
-		st->munmap_calls = GET(c->bytes, OS_MUNMAP);
-		st->mremap_calls = GET(c->bytes, OS_MREMAP);
-		st->madvise_calls = GET(c->bytes, OS_MADVISE);
-		st->committed_peak = GET(c->bytes, OS_MAPPED_MOST);
-	}
-	if (get_copy(r, c, r->root[ROOT_BIGCACHE], r->size[S_BIGCACHE])) {
-		st->bigcache_hits = GET(c->bytes, BIG_HITS);
-		st->bigcache_misses = GET(c->bytes, BIG_MISSES);
-		st->bigcache_evictions = GET(c->bytes, BIG_EVICTIONS);
-	}
+	if (get_copy(r, c, r->root[ROOT_OS], r->size[S_OS]))
+		ADD_ALL(r, c->bytes, os_counters, st);
+	if (get_copy(r, c, r->root[ROOT_BIGCACHE], r->size[S_BIGCACHE]))
+		ADD_ALL(r, c->bytes, bigcache_counters, st);
 	if (get_copy(r, c, r->root[ROOT_SETTINGS], r->size[S_SETTINGS]))
 		st->limit = GET(c->bytes, SETTINGS_LIMIT);
 	st->committed = get_word(r, r->root[ROOT_MAPPED]);
@@ -547,6 +578,13 @@ static void add_superslab(void *arg, const struct reading_superslab *s) {
 	st->clean += count_ones32(s->free & s->zero);
 }
 
+static const struct summand space_counters[] = {
+	SUMMAND(SPACE_PURGES, purges),
+	SUMMAND(SPACE_LOCKS, space_locks),
+	SUMMAND(SPACE_WAITS, space_waits),
+	SUMMAND(SPACE_REGRETS, regrets),
+};
+
 /* After add_superslab has counted clean granules. */
 static void add_space(const struct reading *r, struct hak_stats *st) {
 	struct reading_copy *c = &r->room->outer;
@@ -558,10 +596,7 @@ static void add_space(const struct reading *r, struct hak_stats *st) {
 	st->used_peak = GET(c->bytes, SPACE_LIVE_MOST) << shift;
 	st->retained_peak = GET(c->bytes, SPACE_RETAINED_MOST) << shift;
 	st->purged = GET(c->bytes, SPACE_PURGED) << shift;
-	st->purges = GET(c->bytes, SPACE_PURGES);
-	st->space_locks = GET(c->bytes, SPACE_LOCKS);
-	st->space_waits = GET(c->bytes, SPACE_WAITS);
-	st->regrets = GET(c->bytes, SPACE_REGRETS);
+	ADD_ALL(r, c->bytes, space_counters, st);
 	uint64_t spans = get_word(r, r->root[ROOT_BIGCACHE_GRANULES]) << shift;
 	st->bigcache = (st->bigcache << shift) + spans;
 	st->clean <<= shift;
