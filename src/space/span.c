@@ -104,8 +104,13 @@ static void settle(struct superslab *ss) {
 HAK_NOINLINE static struct superslab *take_locked(size_t granules, enum span_use use, unsigned *firstp, bool *zerop,
                                                   bool *grownp) {
 	struct superslab *ss = superslab_take(granules, use, firstp, zerop);
-	*grownp = ss == NULL && superslab_grow(use);
-	return *grownp ? superslab_take(granules, use, firstp, zerop) : ss;
+	*grownp = false;
+	if (HAK_LIKELY(ss != NULL))
+		return ss;
+	*grownp = superslab_grow(use);
+	if (!*grownp)
+		superslab_share();
+	return superslab_take(granules, use, firstp, zerop);
 }
 
 /* Of the block or the blocks that a free granule says were there last. */
@@ -216,12 +221,15 @@ static struct span span_at(struct superslab *ss, unsigned first, size_t granules
 	return (struct span){ .base = (void *)(ss->base + first * GRANULE), .granules = granules, .ss = ss, .zero = zero };
 }
 
-/* Dirty granules, while there are more than others are likely to want at once. Under the lock. */
-HAK_COLD static unsigned take_dirty(enum span_use use, struct span *span, unsigned most) {
+/* Dirty granules, while there are more than others are likely to want at once, or clean ones, which cost nothing, if
+   there are none. Under the lock. */
+HAK_COLD static unsigned take_more(enum span_use use, struct span *span, unsigned most) {
 	unsigned n = 0, first;
 	bool zero;
-	for (; n < most && hak_space.dirty > SPAN_BATCH; n++) {
+	for (; n < most && (hak_space.dirty > SPAN_BATCH || hak_space.dirty == 0); n++) {
 		struct superslab *ss = superslab_take(1, use, &first, &zero);
+		if (ss == NULL)
+			break;
 		span[n] = span_at(ss, first, 1, zero);
 	}
 	return n;
@@ -245,10 +253,10 @@ static unsigned alloc(size_t granules, enum span_use use, size_t size, struct sp
 		purge_note_breath();
 	*span = span_at(ss, first, granules, zero);
 	span->lately = zero && purge_was_lately(ss);
-	if (HAK_UNLIKELY(most > 1))
-		n += take_dirty(use, span + 1, most - 1);
-	bool drop = size > IDLE_MIN && note_end(span, size); /* less than one block is over */
 	bool is_huge_page = zero && awaits_huge_page(ss, granules, first);
+	if (HAK_UNLIKELY(most > 1))
+		n += take_more(use, span + 1, most - 1);
+	bool drop = size > IDLE_MIN && note_end(span, size); /* less than one block is over */
 	purge_after_growth_locked();
 	lock_release(space_lock());
 	if (grown)

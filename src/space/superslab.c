@@ -19,6 +19,7 @@ enum {
 	WAIT_WORTH = 4,    /* times the lock is had at once that make up for one that it was waited for; */
 	CONTENDED = 64,    /* what is not made up for is much, */
 	CONTENDED_MOST = 1024, /* and remembered as far as that */
+	PLACES = 32,       /* more threads than these share */
 };
 
 struct space_stats hak_space;
@@ -35,16 +36,21 @@ struct run_index {
 static struct {
 	struct lock lock HAK_CACHE_ALIGNED;
 	unsigned contention;           /* see note_wait */
+	bool is_parted;                /* threads have waited: see fit_own */
 	struct kind {
 		struct run_index free, dirty;  /* SuperSlabs by longest free run, longest dirty run */
 		uintptr_t region, region_end;  /* mapped, not yet made SuperSlabs */
 	} plain, huge;
+	struct superslab *own[1 + PLACES]; /* where threads take granules, by their places: see fit_own */
+	unsigned places;               /* given to threads, ever */
 	uintptr_t huge_low;            /* where the next region for huge pages is to end; 0: there was none */
 	struct list unused;            /* descriptors without memory (base 0) */
 	struct superslab *all;         /* descriptors, linked by `next` */
 	unsigned slow_run;             /* how many huge pages, up to the last, were slow to come */
 	uint64_t slow_ms;              /* when so many were that none is asked for; 0: not lately */
 } space;
+
+static HAK_TLS uint8_t place; /* this thread's in space.own; 0: none yet */
 
 HAK_EVERYDAY struct superslab *const *superslab_all(void) {
 	return &space.all;
@@ -55,6 +61,7 @@ HAK_EVERYDAY struct lock *space_lock(void) {
 }
 
 HAK_NOINLINE static void note_wait(bool waited) {
+	space.is_parted |= waited;
 	if (waited)
 		space.contention = space.contention < CONTENDED_MOST - WAIT_WORTH ? space.contention + WAIT_WORTH : CONTENDED_MOST;
 	else
@@ -127,7 +134,48 @@ HAK_EVERYDAY static struct superslab *fit_dirty(struct kind *kind, size_t granul
 	return ss;
 }
 
+/* Threads that touch new pages at once wait for each other in the kernel where the pages share a page table, and those
+   of a SuperSlab do. So where threads wait for our lock, too, each has a SuperSlab of its own for new pages. */
+HAK_COLD static struct superslab *fit_own(size_t granules) {
+	if (place == 0)
+		place = (uint8_t)(1 + space.places++ % PLACES);
+	struct superslab **own = &space.own[place], *ss = *own;
+	if (ss != NULL && ss->place == place) {
+		if (longest_run32(ss->free) >= granules)
+			return ss;
+		ss->place = 0;
+	}
+	*own = NULL;
+	for (; granules <= SUPERSLAB_GRANULES; granules++)
+		for (struct list_node *n = space.plain.free.by_length[granules].first; n != NULL; n = n->next) {
+			ss = of_run_node(n);
+			if (ss->place != 0)
+				continue;
+			ss->place = place;
+			return *own = ss;
+		}
+	return NULL;
+}
+
+/* About as many SuperSlabs are there only because threads do not share. */
+HAK_COLD static size_t owned(void) {
+	size_t n = 0;
+	for (unsigned i = 1; i <= PLACES; i++)
+		n += space.own[i] != NULL && space.own[i]->place == i;
+	return n;
+}
+
+HAK_COLD void superslab_share(void) {
+	space.is_parted = false;
+}
+
 HAK_EVERYDAY static struct superslab *fit(struct kind *kind, size_t granules, unsigned *firstp) {
+	if (HAK_UNLIKELY(space.is_parted) && kind == &space.plain) {
+		struct superslab *ss = fit_own(granules);
+		if (ss != NULL)
+			*firstp = (unsigned)find_run32(ss->free, (unsigned)granules);
+		return ss;
+	}
 	struct list_node *n = best_fit(&kind->free, granules);
 	if (n == NULL)
 		return NULL;
@@ -274,7 +322,7 @@ HAK_COLD static char *map_huge(size_t bytes) {
 HAK_EVERYDAY static bool map_region(struct kind *kind) {
 	if (space.all == NULL && kind == &space.plain && map_first_region())
 		return true;
-	size_t n = hak_space.superslabs / 4;
+	size_t n = hak_space.superslabs / (space.contention == 0 ? 4 : 1);
 	n = n < 1 ? 1 : n > REGION_MAX ? REGION_MAX : n;
 	for (; n > 0; n /= 2) {
 		bool is_huge = kind == &space.huge;
@@ -299,7 +347,8 @@ HAK_EVERYDAY static struct kind *kind_for(enum span_use use) {
 		return &space.plain;
 	if (hak_settings.thp == THP_ALWAYS)
 		return &space.huge;
-	return hak_space.superslabs >= HUGE_AFTER && !huge_pages_are_slow() ? &space.huge : &space.plain;
+	size_t own = space.is_parted ? owned() : 0;
+	return hak_space.superslabs >= HUGE_AFTER + own && !huge_pages_are_slow() ? &space.huge : &space.plain;
 }
 
 HAK_EVERYDAY static struct superslab *new_descriptor(void) {
@@ -347,6 +396,7 @@ static bool release(struct superslab *ss) {
 		return false;
 	}
 	purge_forget(ss);
+	ss->place = 0;
 	unfile(&ss->by_run);
 	unfile(&ss->by_dirty);
 	space_count_superslabs(-1);
@@ -385,6 +435,7 @@ HAK_COLD void superslab_rebuild(void) {
 	purge_reset();
 	space.plain = space.huge = (struct kind){ 0 }; /* regions may be half updated: given up */
 	space.unused.first = NULL;
+	space.is_parted = false;
 	space_change_live(-(ptrdiff_t)hak_space.live);
 	space_count_superslabs(-(ptrdiff_t)hak_space.superslabs);
 	space_count_dirty(-(ptrdiff_t)hak_space.dirty);

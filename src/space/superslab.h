@@ -37,6 +37,7 @@ struct superslab {
 	bool queued;
 	bool regretted;              /* its last purge was */
 	bool huge;                   /* asked for huge pages: for dense spans only */
+	uint8_t place;               /* of threads for which it is, while others rather take from elsewhere; 0: none */
 };
 
 enum { TOUCHED_UNIT = 8192 }; /* bytes */
@@ -228,6 +229,9 @@ void superslab_refile(struct superslab *ss);
 
 /* Adds address space for this use. False: the system has none. */
 bool superslab_grow(enum span_use use);
+
+/* What some threads have for their own is everybody's, until threads wait for the lock again. */
+void superslab_share(void);
 
 /* A huge page has come. After slow ones new SuperSlabs ask for none for a while. */
 void superslab_note_huge_page(bool was_slow);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "fixture.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 
 #include "base/bits.h"
 #include "common.h"
 #include "front/bins.h"
+#include "os/lock.h"
 #include "os/os.h"
 #include "space/purge.h"
 
@@ -130,4 +132,38 @@ void fixture_reduce_heap(void)
 bool fixture_can_populate(void)
 {
 	return os_populate(heap_spans[0].base, os_facts.page_size);
+}
+
+enum { ROUNDS = 1000 }; /* of waiting make it contended, at most */
+static _Atomic unsigned asked, had; /* ROUNDS: no more */
+
+/* Threads 0 and 1: that one asks for the lock while this one has it. */
+static void wait_for_the_lock(unsigned index)
+{
+	for (unsigned i = 0; index == 0 && i < ROUNDS - 1 && !space_is_contended(); i++) {
+		space_acquire();
+		atomic_store(&asked, i + 1);
+		sleep_ms(1);
+		lock_release(space_lock());
+		while (atomic_load(&had) == i)
+			sched_yield();
+	}
+	if (index == 0)
+		atomic_store(&asked, ROUNDS);
+	while (index == 1 && atomic_load(&asked) != ROUNDS) {
+		if (atomic_load(&asked) == atomic_load(&had)) {
+			sched_yield();
+			continue;
+		}
+		space_acquire();
+		lock_release(space_lock());
+		atomic_fetch_add(&had, 1);
+	}
+}
+
+void fixture_contend(void)
+{
+	atomic_store(&asked, 0);
+	atomic_store(&had, 0);
+	run_threads(2, wait_for_the_lock);
 }

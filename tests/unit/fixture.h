@@ -47,6 +47,9 @@ uint32_t fixture_owner(const struct slab *s);
 void fixture_enlarge_heap(void);
 void fixture_reduce_heap(void);
 
+/* Two threads wait for the space lock until it counts as contended. */
+void fixture_contend(void);
+
 /* Is memory made resident by one call here? Of the larger heap. */
 bool fixture_can_populate(void);
 

@@ -3,7 +3,6 @@
    a time. */
 #include "front/spares.h"
 
-#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,7 +25,6 @@ enum {
 	MADE = 4,               /* slabs at once */
 	ALL = 64,               /* granules that all spares together may have */
 	MANY_THREADS = 1000,
-	ROUNDS = 1000,          /* of waiting make it contended, at most */
 	ABOUT = 2 * (GRANULE / TOUCHED_UNIT) - 1, /* as far is the sum of all off for a heap */
 };
 
@@ -162,9 +160,11 @@ static void spare_serves_its_own_class(void **state)
 
 static void spare_weighs_what_it_touched(void **state)
 {
+	set_contended(false); /* one slab at a time */
 	uintptr_t block = fixture_take(heap, NEXT); /* and the rest of a page, in the bin */
 
 	take(1);
+	set_contended(true);
 	give(1);
 	fixture_send_home(heap, block);
 	heap_retire(heap);
@@ -213,15 +213,20 @@ static void several_are_made_while_much_is_dirty(void **state)
 	fixture_send_home(heap, other);
 }
 
-static void one_is_made_where_others_would_be_new_memory(void **state)
+/* What nobody has touched costs nothing. */
+static void several_are_made_while_none_is_dirty(void **state)
 {
 	uintptr_t block = fixture_take(heap, SC);
-	assert_int_equal(heap->slabs, 1);
+	assert_int_equal(heap->slabs, MADE);
+	assert_int_equal(heap->spares.count, MADE - 1);
+	assert_int_equal(heap->spares.units, 0);
 	fixture_send_home(heap, block);
-	heap_flush(heap);
-	purge_all(0);
+}
+
+static void one_is_made_while_few_are_dirty(void **state)
+{
 	make_dirty(SPAN_BATCH);
-	block = fixture_take(heap, SC);
+	uintptr_t block = fixture_take(heap, SC);
 	assert_int_equal(heap->slabs, 1);
 	fixture_send_home(heap, block);
 }
@@ -371,7 +376,9 @@ static void next_thread_has_the_spares(void **state)
 
 static void live_blocks_do_not_stay(void **state)
 {
+	set_contended(false); /* one slab at a time */
 	take(2);
+	set_contended(true);
 	uintptr_t block = blocks[0];
 	for (unsigned i = 1; i < 2 * PER_SLAB; i++)
 		fixture_send_home(heap, blocks[i]);
@@ -392,7 +399,9 @@ static void mosaics_do_not_stay(void **state)
 	bool was_first = heap->is_first;
 
 	heap->is_first = true;
+	set_contended(false); /* one slab at a time */
 	uintptr_t block = fixture_take(heap, sc_of(4096));
+	set_contended(true);
 	heap->is_first = was_first;
 	assert_non_null(slab_mosaic(fixture_slab_of(block)));
 	fixture_send_home(heap, block);
@@ -503,36 +512,10 @@ static void registry_made_again_has_idle_heaps(void **state)
 	test_free(all);
 }
 
-static _Atomic unsigned asked, had; /* ROUNDS: no more */
-
-/* Threads 0 and 1: that one asks for the lock while this one has it. */
-static void wait_for_the_lock(unsigned index)
-{
-	for (unsigned i = 0; index == 0 && i < ROUNDS - 1 && !space_is_contended(); i++) {
-		space_acquire();
-		atomic_store(&asked, i + 1);
-		sleep_ms(1);
-		lock_release(space_lock());
-		while (atomic_load(&had) == i)
-			sched_yield();
-	}
-	if (index == 0)
-		atomic_store(&asked, ROUNDS);
-	while (index == 1 && atomic_load(&asked) != ROUNDS) {
-		if (atomic_load(&asked) == atomic_load(&had)) {
-			sched_yield();
-			continue;
-		}
-		space_acquire();
-		lock_release(space_lock());
-		atomic_fetch_add(&had, 1);
-	}
-}
-
 static void those_who_wait_are_counted(void **state)
 {
 	set_contended(false);
-	run_threads(2, wait_for_the_lock);
+	fixture_contend();
 	assert_true(space_is_contended());
 	for (int i = 0; i < 2000; i++) {
 		space_acquire();
@@ -596,7 +579,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(spare_weighs_what_it_touched, start, end),
 		cmocka_unit_test_setup_teardown(block_of_a_spare_freed_again_is_named, start, end),
 		cmocka_unit_test_setup_teardown(several_are_made_while_much_is_dirty, start, end),
-		cmocka_unit_test_setup_teardown(one_is_made_where_others_would_be_new_memory, start, end),
+		cmocka_unit_test_setup_teardown(several_are_made_while_none_is_dirty, start, end),
+		cmocka_unit_test_setup_teardown(one_is_made_while_few_are_dirty, start, end),
 		cmocka_unit_test_setup_teardown(classes_that_leave_pages_unused_take_no_part, start, end),
 		cmocka_unit_test_setup_teardown(spares_have_a_limit, start, end),
 		cmocka_unit_test_setup_teardown(spares_of_others_leave_no_room, start, end),
