@@ -381,16 +381,16 @@ struct summand {
 #define SUMMAND(field, sum) { F_##field, offsetof(struct hak_stats, sum) }
 
 static void add_all(const struct reading *r, const void *at, const struct summand *summand, size_t n,
-                    struct hak_stats *st) {
+                    struct hak_stats *st, unsigned shift) {
 	for (; n > 0; n--, summand++) {
 		char *sum = (char *)st + summand->offset;
 		uint64_t value;
 		memcpy(&value, sum, sizeof value);
-		value += get_field(r, at, summand->field);
+		value += get_field(r, at, summand->field) << shift;
 		memcpy(sum, &value, sizeof value);
 	}
 }
-#define ADD_ALL(r, at, summands, st) add_all(r, at, summands, sizeof summands / sizeof *summands, st)
+#define ADD_ALL(r, at, summands, st, shift) add_all(r, at, summands, sizeof summands / sizeof *summands, st, shift)
 
 static const struct summand heap_counters[] = {
 	SUMMAND(COUNT_MISS, bin_misses),
@@ -411,7 +411,7 @@ static const struct summand heap_counters[] = {
 };
 
 static void add_counters(const struct reading *r, const void *heap, struct hak_stats *st) {
-	ADD_ALL(r, heap, heap_counters, st);
+	ADD_ALL(r, heap, heap_counters, st, 0);
 	for (size_t i = 0; i < r->number[N_BANDS] && i < HAK_STATS_BANDS; i++) {
 		const char *warm = place(heap, offset_of(r, F_HEAP_WARM) + i * r->size[S_WARM]);
 		st->by_band[i].hits += GET(warm, WARM_HITS);
@@ -542,7 +542,7 @@ static void add_pools(const struct reading *r, struct hak_stats *st) {
 	for (size_t sc = 0; sc < r->number[N_CLASSES]; sc++) {
 		if (!get_copy(r, pool, r->root[ROOT_POOLS] + sc * r->size[S_POOL], r->size[S_POOL]))
 			return;
-		ADD_ALL(r, pool->bytes, pool_counters, st);
+		ADD_ALL(r, pool->bytes, pool_counters, st, 0);
 	}
 }
 
@@ -562,9 +562,9 @@ static const struct summand bigcache_counters[] = {
 static void add_system(const struct reading *r, struct hak_stats *st) {
 	struct reading_copy *c = &r->room->outer;
 	if (get_copy(r, c, r->root[ROOT_OS], r->size[S_OS]))
-		ADD_ALL(r, c->bytes, os_counters, st);
+		ADD_ALL(r, c->bytes, os_counters, st, 0);
 	if (get_copy(r, c, r->root[ROOT_BIGCACHE], r->size[S_BIGCACHE]))
-		ADD_ALL(r, c->bytes, bigcache_counters, st);
+		ADD_ALL(r, c->bytes, bigcache_counters, st, 0);
 	if (get_copy(r, c, r->root[ROOT_SETTINGS], r->size[S_SETTINGS]))
 		st->limit = GET(c->bytes, SETTINGS_LIMIT);
 	st->committed = get_word(r, r->root[ROOT_MAPPED]);
@@ -578,6 +578,13 @@ static void add_superslab(void *arg, const struct reading_superslab *s) {
 	st->clean += count_ones32(s->free & s->zero);
 }
 
+static const struct summand space_granules[] = {
+	SUMMAND(SPACE_DIRTY, dirty),
+	SUMMAND(SPACE_DIRTY_MOST, dirty_peak),
+	SUMMAND(SPACE_LIVE_MOST, used_peak),
+	SUMMAND(SPACE_RETAINED_MOST, retained_peak),
+	SUMMAND(SPACE_PURGED, purged),
+};
 static const struct summand space_counters[] = {
 	SUMMAND(SPACE_PURGES, purges),
 	SUMMAND(SPACE_LOCKS, space_locks),
@@ -591,12 +598,8 @@ static void add_space(const struct reading *r, struct hak_stats *st) {
 	unsigned shift = r->number[N_GRANULE_SHIFT];
 	if (!get_copy(r, c, r->root[ROOT_SPACE], r->size[S_SPACE]))
 		return;
-	st->dirty = GET(c->bytes, SPACE_DIRTY) << shift;
-	st->dirty_peak = GET(c->bytes, SPACE_DIRTY_MOST) << shift;
-	st->used_peak = GET(c->bytes, SPACE_LIVE_MOST) << shift;
-	st->retained_peak = GET(c->bytes, SPACE_RETAINED_MOST) << shift;
-	st->purged = GET(c->bytes, SPACE_PURGED) << shift;
-	ADD_ALL(r, c->bytes, space_counters, st);
+	ADD_ALL(r, c->bytes, space_granules, st, shift);
+	ADD_ALL(r, c->bytes, space_counters, st, 0);
 	uint64_t spans = get_word(r, r->root[ROOT_BIGCACHE_GRANULES]) << shift;
 	st->bigcache = (st->bigcache << shift) + spans;
 	st->clean <<= shift;
