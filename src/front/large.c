@@ -125,7 +125,7 @@ HAK_COLD void large_touch(struct large *l, size_t usable) {
 		span_use(&l->span, usable);
 }
 
-static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
+static struct large *alloc_in_superslab(struct pocket *pocket, size_t size, enum span_use use) {
 	struct large *l = pocket != NULL ? pocket_fetch(pocket, POCKET_PIECES, large_granules(size)) : NULL;
 	if (l != NULL) {
 		l->span.zero = false;
@@ -136,7 +136,7 @@ static struct large *alloc_in_superslab(struct pocket *pocket, size_t size) {
 		return NULL;
 	if (pocket != NULL)
 		pocket_yield(pocket, large_granules(size));
-	if (!span_alloc(large_granules(size), SPAN_ROOMY, size, &l->span)) {
+	if (!span_alloc(large_granules(size), use, size, &l->span)) {
 		large_put_descriptor(l);
 		return NULL;
 	}
@@ -184,9 +184,13 @@ static struct large *lengthen_kept(size_t granules) {
 	return l;
 }
 
-static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align) {
+/* `fits`: in a SuperSlab. */
+static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align, bool fits) {
 	size_t granules = large_span_granules(size), least = large_granules(size);
 	struct large *l = take_kept(pocket, granules, align);
+	/* Where smaller blocks were: else what grew out of them stays resident beside what it grew to. Relaxed: a hint. */
+	if (l == NULL && fits && __atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED) >= least)
+		l = alloc_in_superslab(NULL, size, SPAN_DIRTY);
 	if (l == NULL && size >= LARGE_L2_MIN && align <= GRANULE)
 		l = lengthen_kept(granules);
 	if (l == NULL)
@@ -207,9 +211,9 @@ struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool
 		l = large_map(usable, large_span_granules(usable), align, GRANULE);
 	bool fits = is_plain && granules <= SUPERSLAB_GRANULES && hak_settings.use_superslab;
 	if (l == NULL && (usable >= LARGE_BIG_MIN || !fits))
-		l = alloc_big(pocket, usable, align);
+		l = alloc_big(pocket, usable, align, fits);
 	if (l == NULL && fits)
-		l = alloc_in_superslab(pocket, usable); /* for a big one there may be room among smaller blocks */
+		l = alloc_in_superslab(pocket, usable, SPAN_ROOMY); /* for a big one there may be room among smaller blocks */
 	if (l == NULL && is_plain)
 		l = take_kept(NULL, granules, GRANULE); /* a part of what BigCache has for longer ones */
 	if (l == NULL)

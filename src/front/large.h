@@ -3,7 +3,8 @@
  * Large blocks: more than SC_MAX_SIZE bytes, or aligned to more than that. One block per span:
  *
  *   up to 512 KiB              granules of a SuperSlab, next to slabs; a piece, kept in a heap's pocket when freed
- *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in a pocket or in BigCache when freed
+ *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in a pocket or in BigCache when freed; or granules of a
+ *                              SuperSlab, if so many are free side by side and may be resident
  *   2 MiB and more (L2)        likewise, in BigCache, but for the shortest
  *   aligned to more than 64 KiB, or without SuperSlabs: a mapping of its own, kept in BigCache
  *
@@ -28,7 +29,7 @@
 struct pocket; /* front/pocket.h */
 
 #define ADDRESS_BITS 47 /* blocks are smaller than 2^47 bytes */
-#define LARGE_BIG_MIN ((size_t)512 << 10) /* from here on: a mapping of its own */
+#define LARGE_BIG_MIN ((size_t)512 << 10) /* from here on: mostly a mapping of its own */
 #define LARGE_L2_MIN ((size_t)2 << 20)
 #define LARGE_BIG_STEP ((size_t)4) /* granules: the spans of such blocks are multiples, if they can be */
 

@@ -105,7 +105,7 @@ HAK_NOINLINE static struct superslab *take_locked(size_t granules, enum span_use
                                                   bool *grownp) {
 	struct superslab *ss = superslab_take(granules, use, firstp, zerop);
 	*grownp = false;
-	if (HAK_LIKELY(ss != NULL))
+	if (HAK_LIKELY(ss != NULL) || use == SPAN_DIRTY)
 		return ss;
 	*grownp = superslab_grow(use);
 	if (!*grownp)

@@ -61,11 +61,12 @@ HAK_EVERYDAY struct lock *space_lock(void) {
 }
 
 HAK_NOINLINE static void note_wait(bool waited) {
-	space.is_parted |= waited;
-	if (waited)
-		space.contention = space.contention < CONTENDED_MOST - WAIT_WORTH ? space.contention + WAIT_WORTH : CONTENDED_MOST;
-	else
+	if (waited) {
+		space.is_parted = true;
+		space.contention = (unsigned)min_size(space.contention + WAIT_WORTH, CONTENDED_MOST);
+	} else {
 		space.contention--;
+	}
 	bool contended = space.contention >= CONTENDED;
 	if (contended != hak_space_contended)
 		__atomic_store_n(&hak_space_contended, contended, __ATOMIC_RELAXED);
@@ -170,17 +171,16 @@ HAK_COLD void superslab_share(void) {
 }
 
 HAK_EVERYDAY static struct superslab *fit(struct kind *kind, size_t granules, unsigned *firstp) {
+	struct superslab *ss = NULL;
 	if (HAK_UNLIKELY(space.is_parted) && kind == &space.plain) {
-		struct superslab *ss = fit_own(granules);
-		if (ss != NULL)
-			*firstp = (unsigned)find_run32(ss->free, (unsigned)granules);
-		return ss;
+		ss = fit_own(granules);
+	} else {
+		struct list_node *n = best_fit(&kind->free, granules);
+		if (n != NULL)
+			ss = of_run_node(n);
 	}
-	struct list_node *n = best_fit(&kind->free, granules);
-	if (n == NULL)
-		return NULL;
-	struct superslab *ss = of_run_node(n);
-	*firstp = (unsigned)find_run32(ss->free, (unsigned)granules);
+	if (ss != NULL)
+		*firstp = (unsigned)find_run32(ss->free, (unsigned)granules);
 	return ss;
 }
 
@@ -204,7 +204,7 @@ HAK_EVERYDAY static struct superslab *choose(size_t granules, enum span_use use,
 	struct superslab *ss = fit_dirty(near, granules, firstp);
 	if (ss == NULL)
 		ss = fit_dirty(far, granules, firstp);
-	if (ss == NULL)
+	if (ss == NULL && use != SPAN_DIRTY)
 		ss = fit(near, granules, firstp);
 	return ss == NULL && use == SPAN_DENSE ? fit(far, granules, firstp) : ss;
 }

@@ -73,11 +73,11 @@ struct span {
 };
 
 /* Are its blocks so small that all its pages are used? Roomy ones keep clear of huge pages, which would make the
-   rest resident, too. */
-enum span_use { SPAN_DENSE, SPAN_ROOMY };
+   rest resident, too. Who could as well map memory takes only what is dirty. */
+enum span_use { SPAN_DENSE, SPAN_ROOMY, SPAN_DIRTY };
 
 /* 1..SUPERSLAB_GRANULES granules, tagged TAG_FREE, for blocks of `size` bytes, if that is known, else 0. False: out of
-   memory. Thread-safe. */
+   memory, or of dirty granules, if it is to be those. Thread-safe. */
 bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span);
 
 /* The same for a granule, and for up to `most` - 1 more while many are dirty, all for blocks whose span_idle is 0, under

@@ -17,6 +17,8 @@
 
 enum { SLOTS = 24, ROUNDS = 1500 };
 
+enum { PIECES = 7, PIECE = 4 }; /* of granules, side by side in one SuperSlab */
+
 static int start_empty(void **state)
 {
 	hak_settings.bigcache_max = BIGCACHE_AUTO;
@@ -153,6 +155,95 @@ static void rest_of_granule_is_idle_until_it_is_used(void **state)
 	assert_int_equal(hak_space.idle, 0);
 	large_free(NULL, l);
 	pocket_release(&pocket);
+}
+
+/* What that many pieces had, which were written to. */
+static uintptr_t leave_pieces(void)
+{
+	struct large *piece[PIECES];
+
+	for (unsigned i = 0; i < PIECES; i++) {
+		piece[i] = take(PIECE * GRANULE);
+		assert_true(base_of(piece[i]) == base_of(piece[0]) + i * PIECE * GRANULE);
+		memset(piece[i]->span.base, 5, piece[i]->usable);
+	}
+	uintptr_t base = base_of(piece[0]);
+	for (unsigned i = 0; i < PIECES; i++)
+		large_free(NULL, piece[i]);
+	assert_int_equal(hak_space.dirty, PIECES * PIECE);
+	return base;
+}
+
+static void big_block_takes_the_place_of_pieces(void **state)
+{
+	uintptr_t base = leave_pieces();
+	size_t most = PIECES * PIECE * GRANULE, mapped = os_mapped();
+	bool zero;
+	struct large *l = large_alloc(NULL, most - 100, 16, &zero);
+
+	assert_non_null(l);
+	assert_true(base_of(l) == base);
+	assert_false(zero);
+	assert_true(is_tagged(l));
+	assert_int_equal(l->usable, most);
+	assert_int_equal(hak_space.dirty, 0);
+	assert_int_equal(hak_space.big, 0);
+	assert_int_equal(hak_space.large, PIECES * PIECE);
+	assert_int_equal(os_mapped(), mapped);
+	large_clear(l);
+	assert_true(bytes_are(l->span.base, most, 0));
+	assert_true(large_resize(l, LARGE_BIG_MIN, true)); /* the rest is free again */
+	assert_int_equal(hak_space.dirty, most / GRANULE - LARGE_BIG_MIN / GRANULE);
+	assert_true(large_resize(l, LARGE_L2_MIN, true)); /* to the SuperSlab's end */
+	assert_false(large_resize(l, LARGE_L2_MIN + 1, true));
+	assert_false(large_move(l, LARGE_L2_MIN + 1));
+	assert_true(large_free(NULL, l));
+	assert_false(large_free(NULL, l));
+	assert_true(bigcache_is_empty());
+	assert_int_equal(hak_space.large, 0);
+}
+
+/* Neither where more is dirty, but not side by side, nor where all is clean, nor beyond what a SuperSlab is aligned to. */
+static void big_block_else_has_a_mapping_of_its_own(void **state)
+{
+	uintptr_t base = leave_pieces();
+	bool zero;
+	struct large *first = take(2 * PIECE * GRANULE), *hole = take(PIECE * GRANULE), *big, *aligned;
+
+	assert_true(base_of(hole) == base + 2 * PIECE * GRANULE);
+	large_free(NULL, first);
+	big = take((4 * PIECE + 1) * GRANULE);
+	assert_null(big->span.ss);
+	assert_int_equal(hak_space.superslabs, 1);
+	large_free(NULL, big);
+	bigcache_release(0);
+	aligned = large_alloc(NULL, HAK_MIB, 2 * GRANULE, &zero);
+	assert_non_null(aligned);
+	assert_null(aligned->span.ss);
+	large_free(NULL, aligned);
+	bigcache_release(0);
+	purge_all(GRANULE); /* unmaps nothing */
+	assert_int_equal(hak_space.dirty, 0);
+	big = take(HAK_MIB);
+	assert_null(big->span.ss);
+	large_free(NULL, big);
+	bigcache_release(0);
+	big = take(LARGE_L2_MIN + 1);
+	assert_null(big->span.ss);
+	large_free(NULL, big);
+	large_free(NULL, hole);
+}
+
+/* Which is resident as well, and costs less. */
+static void what_bigcache_keeps_comes_first(void **state)
+{
+	struct large *big = take(HAK_MIB);
+
+	large_free(NULL, big);
+	leave_pieces();
+	big = take(HAK_MIB);
+	assert_null(big->span.ss);
+	large_free(NULL, big);
 }
 
 static void resize_big_counts_and_keeps_contents(void **state)
@@ -602,6 +693,9 @@ int main(void)
 		cmocka_unit_test_setup(block_freed_twice_refused, start_empty),
 		cmocka_unit_test_setup(resize_in_superslab_takes_and_gives_neighbours, start_empty),
 		cmocka_unit_test_setup(rest_of_granule_is_idle_until_it_is_used, start_empty),
+		cmocka_unit_test_setup(big_block_takes_the_place_of_pieces, start_empty),
+		cmocka_unit_test_setup(big_block_else_has_a_mapping_of_its_own, start_empty),
+		cmocka_unit_test_setup(what_bigcache_keeps_comes_first, start_empty),
 		cmocka_unit_test_setup(resize_big_counts_and_keeps_contents, start_empty),
 		cmocka_unit_test_setup(resize_big_without_bigcache_unmaps, start_empty),
 		cmocka_unit_test_setup(end_of_hardened_block_is_not_kept, start_empty),

@@ -31,6 +31,7 @@ static int start(void **state)
 	pocket_release(&pocket);
 	pieces->most = spans->most = 0;
 	bigcache_release(0);
+	purge_all(0); /* big blocks would be where pieces were */
 	hak_settings.bigcache_l25 = true;
 	return pieces->granules == 0 && spans->granules == 0 && hak_space.large == 0 && space_big() == 0 ? 0 : -1;
 }
