@@ -45,7 +45,7 @@ static bool is_counted(const struct large *l) {
 	uint32_t state = atomic_load_explicit(&l->state, memory_order_relaxed);
 	if (l->span.ss != NULL)
 		return state != LARGE_UNUSED; /* a quarantine's, too */
-	return state == LARGE_LIVE || (state == LARGE_FREED && large_keeper(l) == KEPT_POCKET);
+	return state == LARGE_LIVE || state == LARGE_MOVING || (state == LARGE_FREED && large_keeper(l) == KEPT_POCKET);
 }
 
 struct large_sums large_sum(void) {

@@ -34,7 +34,8 @@ struct pocket; /* front/pocket.h */
 #define LARGE_BIG_STEP ((size_t)4) /* granules: the spans of such blocks are multiples, if they can be */
 
 enum large_keeper { KEPT_NOT, KEPT_BIGCACHE, KEPT_POCKET };
-enum large_state { LARGE_UNUSED, LARGE_LIVE, LARGE_FREED }; /* of the descriptor: it has no memory */
+/* Unused: the descriptor has no memory. Moving: its granules may not lead to it, nor its base be where it is. */
+enum large_state { LARGE_UNUSED, LARGE_LIVE, LARGE_FREED, LARGE_MOVING };
 
 struct large {
 	struct span span;           /* base, granules */
@@ -93,11 +94,15 @@ HAK_INLINE void large_set_usable(struct large *l, size_t size, size_t usable) {
 		large_touch(l, usable);
 }
 
-/* Makes it the program's, for `size` bytes. */
-HAK_INLINE void large_start(struct large *l, size_t size, size_t usable) {
-	large_set_usable(l, size, usable);
+/* Makes it the program's, */
+HAK_INLINE void large_set_live(struct large *l) {
 	/* Release: who finds the block by its address sees the descriptor filled in. */
 	atomic_store_explicit(&l->state, LARGE_LIVE, memory_order_release);
+}
+/* for `size` bytes. */
+HAK_INLINE void large_start(struct large *l, size_t size, size_t usable) {
+	large_set_usable(l, size, usable);
+	large_set_live(l);
 }
 
 /* Frees it, as far as others may see. False: somebody else did. */

@@ -168,6 +168,8 @@ bool large_move(struct large *l, size_t size) {
 	if (target == NULL)
 		return false;
 	uintptr_t from = (uintptr_t)l->span.base;
+	/* For a fork child, which may find any part of this done. Relaxed: the tags, which follow, release it. */
+	atomic_store_explicit(&l->state, LARGE_MOVING, memory_order_relaxed);
 	/* Tags first, as in large_release. */
 	pagemap_set_tag(from, old, TAG_NONE);
 	pagemap_set(from, 1, TAG_LARGE_GONE, (void *)l->size);
@@ -176,6 +178,7 @@ bool large_move(struct large *l, size_t size) {
 		moved = os_move((void *)from, old << GRANULE_SHIFT, granules << GRANULE_SHIFT, target);
 	if (moved != MOVE_DONE) {
 		pagemap_set(from, old, TAG_LARGE, l);
+		large_set_live(l);
 		if (moved == MOVE_REFUSED)
 			drop(target, granules);
 		return false;
@@ -183,8 +186,8 @@ bool large_move(struct large *l, size_t size) {
 	bigcache_miss();
 	l->span.base = target;
 	l->span.granules = granules;
-	large_set_usable(l, size, usable);
 	pagemap_set((uintptr_t)target, granules, TAG_LARGE, l);
+	large_start(l, size, usable);
 	large_count_big((ptrdiff_t)granules - (ptrdiff_t)old);
 	purge_excess();
 	return true;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/bits.h"
 #include "base/settings.h"
@@ -10,6 +12,7 @@
 #include "front/bigcache.h"
 #include "front/pocket.h"
 #include "front/quarantine.h"
+#include "observe/check.h"
 #include "os/os.h"
 #include "slab/size_class.h"
 #include "space/pagemap.h"
@@ -501,6 +504,57 @@ static void move_big_takes_contents_along(void **state)
 	large_free(NULL, l);
 }
 
+static bool forks_amid_moves, refuses_moves;
+static unsigned forks;
+
+/* A child has other things to do than to move the block. */
+static void fork_and_check(void)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(check_heap() == 0 ? 0 : 1);
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	forks++;
+}
+
+enum os_move_result __wrap_os_move(void *addr, size_t old_size, size_t new_size, void *target);
+enum os_move_result __real_os_move(void *addr, size_t old_size, size_t new_size, void *target);
+enum os_move_result __wrap_os_move(void *addr, size_t old_size, size_t new_size, void *target)
+{
+	enum os_move_result result = MOVE_REFUSED;
+
+	if (forks_amid_moves)
+		fork_and_check();
+	if (!refuses_moves)
+		result = __real_os_move(addr, old_size, new_size, target);
+	if (forks_amid_moves)
+		fork_and_check();
+	return result;
+}
+
+static void fork_child_finds_no_block_that_is_half_moved(void **state)
+{
+	struct large *l = take(3 * HAK_MIB);
+	uintptr_t from = base_of(l);
+
+	forks_amid_moves = true;
+	for (int i = 0; i < 2; i++) {
+		refuses_moves = i == 0;
+		assert_int_equal(large_move(l, 40 * HAK_MIB), i == 1);
+		assert_int_equal(base_of(l) != from, i == 1);
+		assert_ptr_equal(large_of(base_of(l)), l);
+		assert_int_equal(check_heap(), 0);
+	}
+	forks_amid_moves = refuses_moves = false;
+	assert_int_equal(forks, 4);
+	assert_true(large_free(NULL, l));
+	assert_int_equal(hak_space.big, 0);
+}
+
 static bool is_resident(void *page)
 {
 	unsigned char in_core = 0;
@@ -708,6 +762,7 @@ int main(void)
 		cmocka_unit_test_setup(long_block_with_no_room_in_front_of_a_span_is_new, start_empty),
 		cmocka_unit_test_setup(growth_within_the_span_keeps_it_whole, start_empty),
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
+		cmocka_unit_test_setup(fork_child_finds_no_block_that_is_half_moved, start_empty),
 		cmocka_unit_test_setup(block_cleared_keeps_its_pages_unless_very_long, start_empty),
 		cmocka_unit_test_setup(blocks_random_use_zero_never_lies, start_empty),
 		cmocka_unit_test_setup(hardened_block_shrunk_and_freed_locked_leaves_zeros, start_empty),
