@@ -108,8 +108,6 @@ HAK_NOINLINE static struct superslab *take_locked(size_t granules, enum span_use
 	if (HAK_LIKELY(ss != NULL) || use == SPAN_DIRTY)
 		return ss;
 	*grownp = superslab_grow(use);
-	if (!*grownp)
-		superslab_share();
 	return superslab_take(granules, use, firstp, zerop);
 }
 

@@ -11,7 +11,8 @@
 #include "space/purge.h"
 
 enum {
-	REGION_MAX = 64, /* SuperSlabs mapped at a time at most */
+	REGION_MAX = 64, /* SuperSlabs mapped at a time at most, */
+	PARTED_REGION = 8, /* and at least, where threads have some for their own */
 	HUGE_AFTER = 16, /* SuperSlabs in a heap before new ones ask for huge pages, or get those that the system
 	                    hands out unasked: below, they would cost a small process more than they bring */
 	HUGE_SLOW_RUN = 2, /* of them that were slow to come; then none is asked for */
@@ -36,7 +37,7 @@ struct run_index {
 static struct {
 	struct lock lock HAK_CACHE_ALIGNED;
 	unsigned contention;           /* see note_wait */
-	bool is_parted;                /* threads have waited: see fit_own */
+	enum parting { NOT_PARTED, PARTED, NEVER_PARTED } parting; /* see fit_own */
 	struct kind {
 		struct run_index free, dirty;  /* SuperSlabs by longest free run, longest dirty run */
 		uintptr_t region, region_end;  /* mapped, not yet made SuperSlabs */
@@ -62,7 +63,8 @@ HAK_EVERYDAY struct lock *space_lock(void) {
 
 HAK_NOINLINE static void note_wait(bool waited) {
 	if (waited) {
-		space.is_parted = true;
+		if (space.parting == NOT_PARTED && hak_settings.limit == 0)
+			space.parting = PARTED;
 		space.contention = (unsigned)min_size(space.contention + WAIT_WORTH, CONTENDED_MOST);
 	} else {
 		space.contention--;
@@ -136,7 +138,8 @@ HAK_EVERYDAY static struct superslab *fit_dirty(struct kind *kind, size_t granul
 }
 
 /* Threads that touch new pages at once wait for each other in the kernel where the pages share a page table, and those
-   of a SuperSlab do. So where threads wait for our lock, too, each has a SuperSlab of its own for new pages. */
+   of a SuperSlab do. So once threads have waited for our lock, too, each has a SuperSlab of its own for new pages, unless
+   memory is limited, or ran out. */
 HAK_COLD static struct superslab *fit_own(size_t granules) {
 	if (place == 0)
 		place = (uint8_t)(1 + space.places++ % PLACES);
@@ -159,20 +162,16 @@ HAK_COLD static struct superslab *fit_own(size_t granules) {
 }
 
 /* About as many SuperSlabs are there only because threads do not share. */
-HAK_COLD static size_t owned(void) {
+HAK_EVERYDAY static size_t owned(void) {
 	size_t n = 0;
 	for (unsigned i = 1; i <= PLACES; i++)
 		n += space.own[i] != NULL && space.own[i]->place == i;
 	return n;
 }
 
-HAK_COLD void superslab_share(void) {
-	space.is_parted = false;
-}
-
 HAK_EVERYDAY static struct superslab *fit(struct kind *kind, size_t granules, unsigned *firstp) {
 	struct superslab *ss = NULL;
-	if (HAK_UNLIKELY(space.is_parted) && kind == &space.plain) {
+	if (HAK_UNLIKELY(space.parting == PARTED) && kind == &space.plain) {
 		ss = fit_own(granules);
 	} else {
 		struct list_node *n = best_fit(&kind->free, granules);
@@ -322,7 +321,9 @@ HAK_COLD static char *map_huge(size_t bytes) {
 HAK_EVERYDAY static bool map_region(struct kind *kind) {
 	if (space.all == NULL && kind == &space.plain && map_first_region())
 		return true;
-	size_t n = hak_space.superslabs / (space.contention == 0 ? 4 : 1);
+	size_t n = hak_space.superslabs / 4;
+	if (space.parting == PARTED) /* others may wait for the lock meanwhile, or for one of their own */
+		n = max_size(n, PARTED_REGION);
 	n = n < 1 ? 1 : n > REGION_MAX ? REGION_MAX : n;
 	for (; n > 0; n /= 2) {
 		bool is_huge = kind == &space.huge;
@@ -347,8 +348,7 @@ HAK_EVERYDAY static struct kind *kind_for(enum span_use use) {
 		return &space.plain;
 	if (hak_settings.thp == THP_ALWAYS)
 		return &space.huge;
-	size_t own = space.is_parted ? owned() : 0;
-	return hak_space.superslabs >= HUGE_AFTER + own && !huge_pages_are_slow() ? &space.huge : &space.plain;
+	return hak_space.superslabs >= HUGE_AFTER + owned() && !huge_pages_are_slow() ? &space.huge : &space.plain;
 }
 
 HAK_EVERYDAY static struct superslab *new_descriptor(void) {
@@ -367,13 +367,13 @@ HAK_EVERYDAY static struct superslab *new_descriptor(void) {
 
 HAK_EVERYDAY bool superslab_grow(enum span_use use) {
 	struct kind *kind = kind_for(use);
-	if (kind->region == kind->region_end && !map_region(kind))
+	struct superslab *ss = NULL;
+	if ((kind->region != kind->region_end || map_region(kind)) && pagemap_cover(kind->region, SUPERSLAB_GRANULES))
+		ss = new_descriptor();
+	if (ss == NULL) {
+		space.parting = NEVER_PARTED;
 		return false;
-	if (!pagemap_cover(kind->region, SUPERSLAB_GRANULES))
-		return false;
-	struct superslab *ss = new_descriptor();
-	if (ss == NULL)
-		return false;
+	}
 	*ss = (struct superslab){ .next = ss->next, .base = kind->region, .zero = UINT32_MAX,
 	                          .huge = kind == &space.huge };
 	kind->region += SUPERSLAB;
@@ -389,6 +389,7 @@ static bool release(struct superslab *ss) {
 	/* The tags go first: once unmapped, the addresses may become somebody else's at once. */
 	uintptr_t base = ss->base;
 	pagemap_set_tag(base, SUPERSLAB_GRANULES, TAG_NONE);
+	ss->place = 0;
 	ss->base = 0; /* before it is true: a fork child must not take it for mapped */
 	if (!os_unmap((void *)base, SUPERSLAB)) {
 		ss->base = base;
@@ -396,7 +397,6 @@ static bool release(struct superslab *ss) {
 		return false;
 	}
 	purge_forget(ss);
-	ss->place = 0;
 	unfile(&ss->by_run);
 	unfile(&ss->by_dirty);
 	space_count_superslabs(-1);
@@ -435,7 +435,7 @@ HAK_COLD void superslab_rebuild(void) {
 	purge_reset();
 	space.plain = space.huge = (struct kind){ 0 }; /* regions may be half updated: given up */
 	space.unused.first = NULL;
-	space.is_parted = false;
+	space.parting = NOT_PARTED;
 	space_change_live(-(ptrdiff_t)hak_space.live);
 	space_count_superslabs(-(ptrdiff_t)hak_space.superslabs);
 	space_count_dirty(-(ptrdiff_t)hak_space.dirty);
@@ -443,6 +443,7 @@ HAK_COLD void superslab_rebuild(void) {
 	for (struct superslab *ss = space.all; ss != NULL; ss = ss->next) {
 		ss->by_run = ss->by_dirty = (struct list_node){ 0 };
 		ss->queued = false;
+		ss->place = 0;
 		ss->hollow = 0;
 		if (ss->base == 0) {
 			list_push(&space.unused, &ss->by_run);
@@ -468,11 +469,11 @@ static const char *check_one(const struct superslab *ss) {
 	if (ss->base % SUPERSLAB != 0)
 		return "a SuperSlab is not aligned";
 	if ((ss->zero & ~ss->free) != 0)
-		return "a SuperSlab has a clean granule that is not free";
+		return "a granule in use is clean";
 	if ((ss->free & ~ss->zero) != 0 && !ss->queued)
-		return "a SuperSlab has dirty granules and is not queued for purging";
+		return "a SuperSlab has dirty granules and is not queued";
 	if (ss->hollow > count_ones32(ss->free & ~ss->zero) * GRANULE)
-		return "a SuperSlab has more bytes that no block touched than dirty ones";
+		return "a SuperSlab has more hollow bytes than dirty ones";
 	if (!is_filed_right(&ss->by_run, &kind->free, longest_run32(ss->free)) ||
 	    !is_filed_right(&ss->by_dirty, &kind->dirty, longest_run32(ss->free & ~ss->zero)))
 		return "a SuperSlab is not filed by its free granules";

@@ -80,8 +80,8 @@ enum span_use { SPAN_DENSE, SPAN_ROOMY, SPAN_DIRTY };
    memory, or of dirty granules, if it is to be those. Thread-safe. */
 bool span_alloc(size_t granules, enum span_use use, size_t size, struct span *span);
 
-/* The same for a granule, and for up to `most` - 1 more while many are dirty, all for blocks whose span_idle is 0, under
-   the lock once. How many there are; 0: out of memory. */
+/* The same for a granule, and for up to `most` - 1 more while many are dirty, or none, all for blocks whose span_idle
+   is 0, under the lock once. How many there are; 0: out of memory. */
 unsigned span_alloc_several(enum span_use use, size_t size, struct span *span, unsigned most);
 
 /* Bytes of whole pages at the end of a span that blocks of `size` > 0 bytes leave unused; 0 if they are not worth a
@@ -227,11 +227,9 @@ void superslab_count_hollow(struct superslab *ss, size_t bytes);
 /* Files the SuperSlab under its longest runs again after its masks changed. */
 void superslab_refile(struct superslab *ss);
 
-/* Adds address space for this use. False: the system has none. */
+/* Adds address space for this use. False: the system has none; then what some threads have for their own is
+   everybody's. */
 bool superslab_grow(enum span_use use);
-
-/* What some threads have for their own is everybody's, until threads wait for the lock again. */
-void superslab_share(void);
 
 /* A huge page has come. After slow ones new SuperSlabs ask for none for a while. */
 void superslab_note_huge_page(bool was_slow);

@@ -233,7 +233,7 @@ static void superslab_free_granule_found(void **state)
 	assert_found("granule is free in its SuperSlab");
 	s->ss->free &= ~bit;
 	s->ss->zero |= bit;
-	assert_found("clean granule that is not free");
+	assert_found("a granule in use is clean");
 	s->ss->zero &= ~bit;
 	hak_space.dirty++;
 	assert_found("sums over SuperSlabs");

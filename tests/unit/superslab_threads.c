@@ -2,10 +2,13 @@
 /* Which SuperSlabs threads take clean granules from. */
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/settings.h"
 #include "common.h"
 #include "fixture.h"
+#include "os/lock.h"
 #include "os/os.h"
 #include "space/purge.h"
 #include "space/superslab.h"
@@ -39,6 +42,15 @@ static void give_back(unsigned n)
 	purge_all(0);
 	assert_int_equal(hak_space.superslabs, 0);
 	assert_null(superslab_check());
+}
+
+/* What is remembered of waiting is forgotten. */
+static void calm_down(void)
+{
+	for (int i = 0; i < 2000; i++) {
+		space_acquire();
+		lock_release(space_lock());
+	}
 }
 
 static void threads_that_never_wait_share(void **state)
@@ -113,12 +125,8 @@ static void rest_of_a_superslab_serves_others(void **state)
 }
 
 /* Where no more may be mapped. */
-static void others_granules_rather_than_none(void **state)
+static void use_all_there_is(unsigned n)
 {
-	unsigned n = THREADS;
-
-	fixture_contend();
-	each_takes_one();
 	hak_settings.limit = os_mapped();
 	while (n < MOST && span_alloc(1, SPAN_DENSE, 0, &spans[n]))
 		n++;
@@ -129,12 +137,85 @@ static void others_granules_rather_than_none(void **state)
 	give_back(n);
 }
 
+static void others_granules_rather_than_none(void **state)
+{
+	fixture_contend();
+	each_takes_one();
+	use_all_there_is(THREADS);
+}
+
+static bool forks_amid_unmap;
+
+/* The child, whose thread had a SuperSlab of its own that is being unmapped, has threads that wait, too. */
+static void fork_and_wait(void)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	if (child == 0) {
+		struct span span;
+		lock_reset(space_lock());
+		superslab_rebuild();
+		fixture_contend();
+		_exit(superslab_check() == NULL && span_alloc(1, SPAN_DENSE, 0, &span) && span.base != NULL &&
+		      superslab_check() == NULL ? 0 : 1);
+	}
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+bool __wrap_os_unmap(void *addr, size_t size);
+bool __real_os_unmap(void *addr, size_t size);
+bool __wrap_os_unmap(void *addr, size_t size)
+{
+	if (forks_amid_unmap) {
+		forks_amid_unmap = false;
+		fork_and_wait();
+	}
+	return __real_os_unmap(addr, size);
+}
+
+static void fork_child_takes_nothing_that_is_being_unmapped(void **state)
+{
+	fixture_contend();
+	assert_true(span_alloc(1, SPAN_DENSE, 0, &spans[0]));
+	forks_amid_unmap = true;
+	give_back(1);
+	assert_false(forks_amid_unmap);
+}
+
+/* Below a limit what one has for its own others may need. */
+static void threads_share_below_a_limit(void **state)
+{
+	hak_settings.limit = HAK_GIB;
+	fixture_contend();
+	each_takes_one();
+	hak_settings.limit = 0;
+	assert_int_equal(hak_space.superslabs, 1);
+	give_back(THREADS);
+}
+
+/* Else each that waits would have the system asked in vain again. */
+static void threads_share_once_memory_ran_out(void **state)
+{
+	fixture_contend();
+	use_all_there_is(0);
+	calm_down();
+	fixture_contend();
+	each_takes_one();
+	assert_int_equal(hak_space.superslabs, 1);
+	give_back(THREADS);
+}
+
 /* A fork child has one thread. */
 static void rebuilt_space_is_shared(void **state)
 {
 	fixture_contend();
 	each_takes_one();
 	superslab_rebuild();
+	for (unsigned i = 0; i < THREADS; i++)
+		assert_int_equal(spans[i].ss->place, 0);
 	assert_true(span_alloc(1, SPAN_DENSE, 0, &spans[THREADS]));
 	assert_true(span_alloc(SUPERSLAB_GRANULES - 1, SPAN_DENSE, 0, &spans[THREADS + 1]));
 	assert_true(hak_space.superslabs <= THREADS);
@@ -165,6 +246,8 @@ static void several_clean_granules_at_once_if_none_is_dirty(void **state)
 static int start_empty(void **state)
 {
 	purge_all(0);
+	calm_down();
+	superslab_rebuild();
 	return hak_space.superslabs == 0 && hak_space.live == 0 ? 0 : -1;
 }
 
@@ -181,6 +264,9 @@ int main(void)
 		TEST(rest_of_a_superslab_serves_others),
 		TEST(others_granules_rather_than_none),
 		TEST(rebuilt_space_is_shared),
+		TEST(fork_child_takes_nothing_that_is_being_unmapped),
+		TEST(threads_share_below_a_limit),
+		TEST(threads_share_once_memory_ran_out),
 	};
 
 	return UNIT_RUN(tests);
