@@ -217,8 +217,8 @@ static struct large *split(struct large *l, size_t granules) {
 	rest->guard = 0; /* the descriptor may have been a guarded block's */
 	rest->is_shut = rest->untouched = false;
 	atomic_store_explicit(&rest->state, LARGE_FREED, memory_order_relaxed);
+	l->usable = granules << GRANULE_SHIFT; /* first: in a fork child it may be shorter than the span, but not longer */
 	l->span.granules = granules;
-	l->usable = granules << GRANULE_SHIFT;
 	return rest;
 }
 

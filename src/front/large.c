@@ -184,12 +184,25 @@ static struct large *lengthen_kept(size_t granules) {
 	return l;
 }
 
+/* Granules that a block could not grow to where it was: one of as many is about to be asked for, to be its copy.
+   Relaxed, as all that is done with it: a hint. */
+static size_t growing;
+
+/* Then the copy is best had where smaller blocks were: what blocks grew out of would else stay resident beside what they
+   grew to. A block that comes and goes had better not: it would take granules under a lock each time, while one with a
+   mapping of its own stays in the pocket. */
+static bool is_growth(size_t granules) {
+	if (granules != __atomic_load_n(&growing, __ATOMIC_RELAXED))
+		return false;
+	__atomic_store_n(&growing, 0, __ATOMIC_RELAXED);
+	return true;
+}
+
 /* `fits`: in a SuperSlab. */
 static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align, bool fits) {
 	size_t granules = large_span_granules(size), least = large_granules(size);
 	struct large *l = take_kept(pocket, granules, align);
-	/* Where smaller blocks were: else what grew out of them stays resident beside what it grew to. Relaxed: a hint. */
-	if (l == NULL && fits && __atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED) >= least)
+	if (l == NULL && fits && is_growth(least))
 		l = alloc_in_superslab(NULL, size, SPAN_DIRTY);
 	if (l == NULL && size >= LARGE_L2_MIN && align <= GRANULE)
 		l = lengthen_kept(granules);
@@ -341,7 +354,9 @@ static void shrink_big(struct large *l, size_t granules) {
 	/* Kept spans of hardened blocks are known to be cleared, and the call that was to clear this may have failed. */
 	if (!secure_is_on() && bigcache_put_end(l, granules))
 		return;
-	l->span.granules = granules; /* first: a fork child may find any part of this done */
+	/* In this order, as in bigcache_put_end: a fork child may find any part of this done. */
+	l->usable = granules << GRANULE_SHIFT;
+	l->span.granules = granules;
 	pagemap_set_tag(end, less, TAG_NONE);
 	if (!os_unmap((void *)end, less << GRANULE_SHIFT)) {
 		pagemap_set(end, less, TAG_LARGE, l);
@@ -415,8 +430,10 @@ bool large_resize(struct large *l, size_t size, bool must) {
 	/* What is given up is as good as freed. */
 	if (secure_is_on() && usable < l->usable)
 		os_purge((char *)l->span.base + usable, l->usable - usable);
-	if (!resize_to(l, usable, must))
+	if (!resize_to(l, usable, must)) {
+		__atomic_store_n(&growing, large_granules(usable), __ATOMIC_RELAXED);
 		return false;
+	}
 	large_set_usable(l, size, usable);
 	return true;
 }

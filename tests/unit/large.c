@@ -160,6 +160,8 @@ static void rest_of_granule_is_idle_until_it_is_used(void **state)
 	pocket_release(&pocket);
 }
 
+static struct large *last; /* at the SuperSlab's end, where it cannot grow */
+
 /* What that many pieces had, which were written to. */
 static uintptr_t leave_pieces(void)
 {
@@ -170,11 +172,21 @@ static uintptr_t leave_pieces(void)
 		assert_true(base_of(piece[i]) == base_of(piece[0]) + i * PIECE * GRANULE);
 		memset(piece[i]->span.base, 5, piece[i]->usable);
 	}
+	last = take(PIECE * GRANULE);
 	uintptr_t base = base_of(piece[0]);
+	assert_true(base_of(last) + PIECE * GRANULE == base + SUPERSLAB);
 	for (unsigned i = 0; i < PIECES; i++)
 		large_free(NULL, piece[i]);
 	assert_int_equal(hak_space.dirty, PIECES * PIECE);
 	return base;
+}
+
+/* As realloc does: what the last piece is to be copied to. */
+static struct large *take_copy(size_t size)
+{
+	assert_false(large_resize(last, size, false));
+	assert_false(large_move(last, size));
+	return take(size);
 }
 
 static void big_block_takes_the_place_of_pieces(void **state)
@@ -182,6 +194,8 @@ static void big_block_takes_the_place_of_pieces(void **state)
 	uintptr_t base = leave_pieces();
 	size_t most = PIECES * PIECE * GRANULE, mapped = os_mapped();
 	bool zero;
+
+	assert_false(large_resize(last, most - 100, false));
 	struct large *l = large_alloc(NULL, most - 100, 16, &zero);
 
 	assert_non_null(l);
@@ -191,12 +205,14 @@ static void big_block_takes_the_place_of_pieces(void **state)
 	assert_int_equal(l->usable, most);
 	assert_int_equal(hak_space.dirty, 0);
 	assert_int_equal(hak_space.big, 0);
-	assert_int_equal(hak_space.large, PIECES * PIECE);
+	assert_int_equal(hak_space.large, SUPERSLAB_GRANULES);
 	assert_int_equal(os_mapped(), mapped);
+	large_free(NULL, last);
 	large_clear(l);
 	assert_true(bytes_are(l->span.base, most, 0));
 	assert_true(large_resize(l, LARGE_BIG_MIN, true)); /* the rest is free again */
-	assert_int_equal(hak_space.dirty, most / GRANULE - LARGE_BIG_MIN / GRANULE);
+	assert_int_equal(hak_space.large, LARGE_BIG_MIN / GRANULE);
+	assert_int_equal(hak_space.live, hak_space.large);
 	assert_true(large_resize(l, LARGE_L2_MIN, true)); /* to the SuperSlab's end */
 	assert_false(large_resize(l, LARGE_L2_MIN + 1, true));
 	assert_false(large_move(l, LARGE_L2_MIN + 1));
@@ -206,20 +222,34 @@ static void big_block_takes_the_place_of_pieces(void **state)
 	assert_int_equal(hak_space.large, 0);
 }
 
-/* Neither where more is dirty, but not side by side, nor where all is clean, nor beyond what a SuperSlab is aligned to. */
+/* Where it grew out of no other, where more is dirty, but not side by side, where all is clean, or beyond what a SuperSlab
+   is aligned to. */
 static void big_block_else_has_a_mapping_of_its_own(void **state)
 {
 	uintptr_t base = leave_pieces();
 	bool zero;
-	struct large *first = take(2 * PIECE * GRANULE), *hole = take(PIECE * GRANULE), *big, *aligned;
+	struct large *big = take(PIECES * PIECE * GRANULE);
 
-	assert_true(base_of(hole) == base + 2 * PIECE * GRANULE);
+	assert_null(big->span.ss);
+	large_free(NULL, big);
+	bigcache_release(0);
+	big = take_copy(PIECES * PIECE * GRANULE);
+	assert_non_null(big->span.ss);
+	large_free(NULL, big);
+	big = take(PIECES * PIECE * GRANULE); /* only once */
+	assert_null(big->span.ss);
+	large_free(NULL, big);
+	bigcache_release(0);
+
+	struct large *first = take(PIECE * GRANULE), *hole = take(PIECE * GRANULE), *aligned;
+	assert_true(base_of(hole) == base + PIECE * GRANULE);
 	large_free(NULL, first);
-	big = take((4 * PIECE + 1) * GRANULE);
+	big = take_copy((5 * PIECE + 1) * GRANULE);
 	assert_null(big->span.ss);
 	assert_int_equal(hak_space.superslabs, 1);
 	large_free(NULL, big);
 	bigcache_release(0);
+	assert_false(large_resize(last, HAK_MIB, false));
 	aligned = large_alloc(NULL, HAK_MIB, 2 * GRANULE, &zero);
 	assert_non_null(aligned);
 	assert_null(aligned->span.ss);
@@ -227,14 +257,15 @@ static void big_block_else_has_a_mapping_of_its_own(void **state)
 	bigcache_release(0);
 	purge_all(GRANULE); /* unmaps nothing */
 	assert_int_equal(hak_space.dirty, 0);
-	big = take(HAK_MIB);
+	big = take_copy(HAK_MIB);
 	assert_null(big->span.ss);
 	large_free(NULL, big);
 	bigcache_release(0);
-	big = take(LARGE_L2_MIN + 1);
+	big = take_copy(LARGE_L2_MIN + 1);
 	assert_null(big->span.ss);
 	large_free(NULL, big);
 	large_free(NULL, hole);
+	large_free(NULL, last);
 }
 
 /* Which is resident as well, and costs less. */
@@ -244,9 +275,10 @@ static void what_bigcache_keeps_comes_first(void **state)
 
 	large_free(NULL, big);
 	leave_pieces();
-	big = take(HAK_MIB);
+	big = take_copy(HAK_MIB);
 	assert_null(big->span.ss);
 	large_free(NULL, big);
+	large_free(NULL, last);
 }
 
 static void resize_big_counts_and_keeps_contents(void **state)
