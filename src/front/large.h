@@ -3,8 +3,9 @@
  * Large blocks: more than SC_MAX_SIZE bytes, or aligned to more than that. One block per span:
  *
  *   up to 512 KiB              granules of a SuperSlab, next to slabs; a piece, kept in a heap's pocket when freed
- *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in a pocket or in BigCache when freed; those that shorter ones
- *                              grow to, and are copied, in granules of a SuperSlab, if so many are dirty side by side
+ *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in a pocket or in BigCache when freed; one (of 2 MiB, too) that
+ *                              a shorter one is copied to, for it cannot grow where it is, granules of a SuperSlab, if so
+ *                              many are dirty side by side
  *   2 MiB and more (L2)        likewise, in BigCache, but for the shortest
  *   aligned to more than 64 KiB, or without SuperSlabs: a mapping of its own, kept in BigCache
  *
