@@ -5,7 +5,7 @@
 
 #define SETTING(name, kind, field, low, high, words, text, meaning) \
 	{ words, KIND_##kind, sizeof(((struct settings *)0)->field), \
-	  offsetof(struct settings, field), low, high },
+	  offsetof(struct settings, field), low, (high) == INT64_MAX ? INT32_MAX : (high) },
 const struct setting conf_table[] = {
 #include "abi/conf_table.def"
 };
@@ -20,7 +20,7 @@ const char conf_names[][CONF_NAME] = {
 #undef SETTING
 
 #define PROFILE(name, lines) lines,
-static const char profile_lines[][160] = {
+static const char profile_lines[][144] = {
 #include "abi/conf_table.def"
 };
 #undef PROFILE
@@ -92,7 +92,7 @@ static enum conf_verdict parse_number(const struct setting *s, struct text t, in
 	if (factor == 0)
 		return CONF_BAD_VALUE;
 	overflow |= __builtin_mul_overflow(v, negative ? -factor : factor, &v);
-	if (overflow || v < s->low || v > s->high || (negative && v == 0))
+	if (overflow || v < s->low || (v > s->high && s->high != INT32_MAX) || (negative && v == 0))
 		return CONF_OUT_OF_BOUNDS;
 	*valuep = v;
 	return CONF_TAKEN;

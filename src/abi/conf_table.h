@@ -19,11 +19,11 @@ enum setting_kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE,
 
 /* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
 struct setting {
-	char words[40];
+	char words[36];
 	uint8_t kind;
 	uint8_t size;    /* of the field, bytes */
 	uint16_t offset;
-	int64_t low, high;
+	int32_t low, high; /* INT32_MAX: any number */
 };
 extern HAK_HIDDEN const struct setting conf_table[];
 enum { CONF_NAME = 20 }; /* bytes of a setting's name, with the NUL */

@@ -319,19 +319,21 @@ static size_t allowance(void) {
 	return most - min_size(pocketed, most);
 }
 
-/* Takes the first `granules` of a kept span; the rest goes back. */
-static struct large *cut(struct large *l, size_t granules) {
+/* Takes the first `granules` of a kept span, or the last if it was touched and `end` says so; the rest goes back. NULL: no
+   descriptor for that. */
+static struct large *cut(struct large *l, size_t granules, bool end) {
 	take_out(l);
-	if (l->span.granules > granules) {
-		struct large *rest = split(l, granules);
-		if (rest == NULL) {
-			add(l);
-			return NULL;
-		}
-		tag_ends(rest);
-		add(rest);
+	if (l->span.granules == granules)
+		return l;
+	struct large *high = split(l, end ? l->span.granules - granules : granules);
+	if (high == NULL) {
+		add(l);
+		return NULL;
 	}
-	return l;
+	struct large *rest = end ? l : high;
+	tag_ends(rest);
+	add(rest);
+	return end ? high : l;
 }
 
 /* As bigcache_take; the span is not tagged yet. */
@@ -342,7 +344,7 @@ static struct large *take(size_t granules, size_t align) {
 		return l;
 	}
 	l = find(granules, MOST, align);
-	return l != NULL ? cut(l, granules) : NULL;
+	return l != NULL ? cut(l, granules, false) : NULL;
 }
 
 /* Tags what was taken out. */
@@ -402,7 +404,7 @@ size_t bigcache_extend(struct large *l, size_t most) {
 	struct large *next = kept_from(end_of(l));
 	if (next != NULL) {
 		join_following(next);
-		next = cut(next, min_size(next->span.granules, most));
+		next = cut(next, min_size(next->span.granules, most), false);
 	}
 	if (next != NULL) {
 		got = next->span.granules;
@@ -417,18 +419,6 @@ size_t bigcache_extend(struct large *l, size_t most) {
 }
 
 /* ---- giving back ---- */
-
-/* Takes the last `granules` of a kept span that was cut or joined; the rest goes back. Before it may lie a block that
-   grows. */
-static struct large *cut_end(struct large *l, size_t granules) {
-	take_out(l);
-	if (l->span.granules == granules)
-		return l;
-	struct large *end = split(l, l->span.granules - granules);
-	tag_ends(l);
-	add(l);
-	return end;
-}
 
 /* A span that the rules say must go, taken out: all of the oldest if it is stale, or little beside what may be kept, for
    the rest of it might serve nobody and push out what does; else about as much of it as is too much. */
@@ -445,7 +435,8 @@ static struct large *victim(size_t most) {
 	if (all <= most / LITTLE)
 		excess = all;
 	excess = min_size(align_up(excess, LARGE_BIG_STEP), all);
-	struct large *l = oldest->untouched ? cut(oldest, excess) : cut_end(oldest, excess);
+	/* From its end if it was cut or joined: before it may lie a block that grows. */
+	struct large *l = cut(oldest, excess, !oldest->untouched);
 	if (l != NULL)
 		hak_bigcache_stats.evictions++;
 	return l;

@@ -147,6 +147,13 @@ static struct large *alloc_in_superslab(struct pocket *pocket, size_t size, enum
 	return l;
 }
 
+/* What was kept is a block again. With hardening it was cleared when it was freed. */
+static struct large *reuse(struct large *l) {
+	l->span.zero = secure_is_on();
+	l->guard = 0;
+	return l;
+}
+
 /* A span that is kept: by the pocket, by BigCache, or by both together. Alignments are for BigCache to find. */
 static struct large *take_kept(struct pocket *pocket, size_t granules, size_t align) {
 	struct large *l = pocket != NULL && align <= GRANULE ? pocket_fetch(pocket, POCKET_SPANS, granules) : NULL;
@@ -161,9 +168,7 @@ static struct large *take_kept(struct pocket *pocket, size_t granules, size_t al
 			return NULL;
 		large_count_big((ptrdiff_t)l->span.granules);
 	}
-	l->span.zero = secure_is_on(); /* then it was cleared when it was freed */
-	l->guard = 0;
-	return l;
+	return reuse(l);
 }
 
 /* A long span: what is kept of half the length at least, and new memory in front of it, if that is free. Thus less
@@ -176,12 +181,10 @@ static struct large *lengthen_kept(size_t granules) {
 		bigcache_put(l);
 		return NULL;
 	}
-	l->span.zero = secure_is_on();
 	l->touched = granules << GRANULE_SHIFT;
-	l->guard = 0;
 	large_count_big((ptrdiff_t)granules);
 	purge_excess();
-	return l;
+	return reuse(l);
 }
 
 /* Granules that a block could not grow to where it was: one of as many is about to be asked for, to be its copy.
