@@ -14,7 +14,11 @@
 #include "space/pagemap.h"
 #include "space/purge.h"
 
-enum { RETRIES = 2 }; /* by the way: there may be many */
+enum {
+	RETRIES = 2,            /* by the way: there may be many */
+	COPIED_MOST = 4 << 20,  /* bytes: longer blocks are better moved than copied, */
+	OTHERS = 8,             /* and shorter ones where all big blocks together are at most so many times as long */
+};
 
 struct queue large_refused;
 
@@ -158,6 +162,9 @@ bool large_move(struct large *l, size_t size) {
 	if (usable == 0 || l->span.ss != NULL || l->guard != 0 || l->is_fixed)
 		return false;
 	size_t old = l->span.granules, granules = large_span_granules(usable);
+	/* Where there are many such blocks, what a copy leaves serves the next. */
+	if (usable < COPIED_MOST && space_big() > OTHERS * granules)
+		return false;
 	/* An eighth more address space: a block that grows step by step moves only now and then. */
 	granules += granules / 8;
 	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
