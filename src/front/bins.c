@@ -219,17 +219,42 @@ bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned n) {
 
 /* ---- emptying ---- */
 
+/* A program that frees on and on, here and there, may be about to have freed all, and each block in a bin keeps its slab:
+   once little else does, the bin is hardly used until the next refill. */
+enum { BURST_BLOCKS = 4 };
+
+/* Do blocks of a full bin, each in another slab, keep them? */
+static bool keep_slabs(void *const *at) {
+	enum { LITTLE = 8 };
+	const struct slab *last = NULL;
+	unsigned n = 0;
+	for (unsigned i = 0; i < BURST_BLOCKS; i++) {
+		const struct slab *s = pagemap_find((uintptr_t)at[i]).desc; /* what a bin has is a slab's */
+		n += s != last && s->used * LITTLE < s->capacity;
+		last = s;
+	}
+	return n > BURST_BLOCKS / 2;
+}
+
 bool bin_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	if (HAK_UNLIKELY(hc->end == NULL))
 		return has_array(h, sc);
 	COUNT(h->count.bin_overflow);
 	sampling_bin_emptied(h, sc);
-	hc->overran = true;
 	void **top = shut(h, sc), **older = top + (hc->end - top) / 2;
+	bool is_burst = hc->overran >= BIN_BURST && keep_slabs(top);
+	if (hc->overran < BIN_BURST)
+		hc->overran++;
+	if (is_burst) {
+		hc->overran = BIN_DRAINED;
+		older = top;
+	}
 	heap_send_home(h, sc, older, hc->end);
 	memmove(top + (hc->end - older), top, (size_t)(older - top) * sizeof *top);
 	open_at(h, sc, top + (hc->end - older));
+	if (is_burst)
+		h->bins[sc].floor = (uint32_t)bin_top_at(hc->end - BURST_BLOCKS);
 	sampling_bin_filled(h, sc);
 	return true;
 }

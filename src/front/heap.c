@@ -371,10 +371,10 @@ static void grow_bin(struct heap *h, unsigned sc) {
 /* The bin is too small for the program's rhythm if what went home when it ran over is missed now. */
 static void grow_after_overrun(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
-	if (!hc->overran)
-		return;
-	hc->overran = false;
-	grow_bin(h, sc);
+	bool is_too_small = hc->overran != 0 && hc->overran != BIN_DRAINED;
+	hc->overran = 0;
+	if (is_too_small)
+		grow_bin(h, sc);
 }
 
 /* Makes the next request of each class take the slow path, by data. */

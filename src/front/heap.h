@@ -29,6 +29,7 @@
 #include "front/tcache.h"
 #include "slab/remote.h"
 
+enum { BIN_BURST = 4, BIN_DRAINED };
 struct heap_class {
 	struct slab *current;
 	struct list ready;
@@ -39,7 +40,8 @@ struct heap_class {
 	uintptr_t list;       /* the link to the first of them */
 	uint16_t capacity;    /* blocks the bin may hold */
 	bool hides_list;      /* the next of them takes the slow path */
-	bool overran;         /* since the last refill blocks went home because the bin was full */
+	uint8_t overran;      /* times that since the last refill blocks went home because the bin was full, BIN_BURST at most,
+	                         or BIN_DRAINED: all of them did */
 	uint8_t started;      /* blocks that holes_start has cut */
 	uint32_t samples;     /* requests that found the bin empty, and how many bytes they left unused in all; */
 	uint32_t waste;       /* both are halved before they overflow */

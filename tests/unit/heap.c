@@ -374,7 +374,7 @@ static void capacity_overrun_bin_grows(void **state)
 	unsigned capacity = heap->classes[SC].capacity;
 
 	take(0, 1);
-	heap->classes[SC].overran = true;
+	heap->classes[SC].overran = 1;
 	while (bin_pop(&bins[SC]) != NULL)
 		continue;
 	take(1, 2);
@@ -474,6 +474,40 @@ static void full_bin_sends_older_half_home(void **state)
 	assert_true(heap->classes[SC].overran);
 	for (unsigned i = 0; i < all; i++)
 		assert_int_equal(bin_contains(heap, SC, blocks[order[i]]), i >= all - cached);
+	heap_flush(heap);
+	assert_int_equal(hak_space.live, 0);
+}
+
+/* Each block that stays in the bin keeps its slab, when all others are home. */
+static void all_freed_here_and_there_leaves_few_slabs(void **state)
+{
+	enum { SLABS = 100, ALL = SLABS * PER_SLAB, FEW = 8 };
+	static uintptr_t many[ALL];
+	unsigned capacity = heap->classes[SC].capacity;
+	uint64_t seed = 11;
+
+	for (unsigned i = 0; i < ALL; i++)
+		many[i] = fixture_take(heap, SC);
+	bin_flush(heap, SC);
+	for (unsigned i = ALL; i > 1; i--) {
+		unsigned j = (unsigned)(next_random(&seed) % i);
+		uintptr_t block = many[i - 1];
+		many[i - 1] = many[j];
+		many[j] = block;
+	}
+	for (unsigned i = 0; i < ALL; i++)
+		fixture_free(heap, SC, many[i]);
+	assert_true(hak_space.live <= FEW);
+	/* That was no rhythm for which the bin was too small, and from now on it is as large as before. */
+	for (unsigned i = 0; i < 2 * capacity; i++)
+		blocks[i] = fixture_take(heap, SC);
+	assert_int_equal(heap->classes[SC].capacity, capacity);
+	bin_flush(heap, SC);
+	for (unsigned i = 0; i < capacity; i++)
+		fixture_free(heap, SC, blocks[i]);
+	assert_int_equal(bin_count(heap, SC), capacity);
+	for (unsigned i = capacity; i < 2 * capacity; i++)
+		fixture_free(heap, SC, blocks[i]);
 	heap_flush(heap);
 	assert_int_equal(hak_space.live, 0);
 }
@@ -856,6 +890,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(blocks_come_back_newest_first, start, end),
 		cmocka_unit_test_setup_teardown(bin_of_smallest_blocks_grows_to_hold_a_batch, start, end),
 		cmocka_unit_test_setup_teardown(full_bin_sends_older_half_home, start, end),
+		cmocka_unit_test_setup_teardown(all_freed_here_and_there_leaves_few_slabs, start, end),
 		cmocka_unit_test_setup_teardown(tick_hides_bins, start, end),
 		cmocka_unit_test_setup_teardown(block_freed_amid_refill_comes_before_the_list, start, end),
 		cmocka_unit_test_setup_teardown(list_written_to_comes_home_as_far_as_it_leads, start, end),
