@@ -139,6 +139,7 @@ __asm__(".text\n"
         ".globl hak_landing_pad\n"
         ".hidden hak_landing_pad\n"
         "hak_landing_pad:\n"
+        "hint #36\n" /* bti j */
         "bl hak_swallow\n"
         "mov w0, #0\n"
         "1: ldp x29, x30, [sp], #16\n"

@@ -57,6 +57,7 @@ __asm__(".text\n"
         ".type dlopen, %function\n"
         "dlopen:\n"
         ".cfi_startproc\n"
+        "hint #34\n" /* bti c */
         "stp x0, x1, [sp, #-32]!\n"
         ".cfi_adjust_cfa_offset 32\n"
         "str x30, [sp, #16]\n"

@@ -8,7 +8,7 @@
 #include "space/meta.h"
 
 enum { FREES_MOST = 256 };
-static const uint64_t SOON = OS_CYCLES_A_MOMENT / 16;
+#define SOON (OS_CYCLES_A_MOMENT / 16)
 
 /* The first who sees a burst calls the others. */
 static void call_others(uint32_t burst) {

@@ -104,13 +104,6 @@ HAK_INLINE uint64_t os_cycles(void) {
 	return os_now_ms();
 #endif
 }
-#if defined(__x86_64__)
-#define OS_CYCLES_A_MOMENT ((uint64_t)1 << 26)
-#elif defined(__aarch64__)
-#define OS_CYCLES_A_MOMENT ((uint64_t)1 << 19) /* of 24 to 100 MHz mostly */
-#else
-#define OS_CYCLES_A_MOMENT 20
-#endif
 
 /* How far that counter gets in about a millisecond. x86 does not say: its counters run at 2 to 4 GHz mostly. */
 HAK_INLINE uint64_t os_cycles_a_ms(void) {
@@ -119,11 +112,18 @@ HAK_INLINE uint64_t os_cycles_a_ms(void) {
 #elif defined(__aarch64__)
 	uint64_t v;
 	__asm__("mrs %0, cntfrq_el0" : "=r"(v));
-	return v / 1000;
+	return v / 1000 + 1;
 #else
 	return 1;
 #endif
 }
+#if defined(__x86_64__)
+#define OS_CYCLES_A_MOMENT ((uint64_t)1 << 26)
+#elif defined(__aarch64__)
+#define OS_CYCLES_A_MOMENT (20 * os_cycles_a_ms())
+#else
+#define OS_CYCLES_A_MOMENT 20
+#endif
 
 /* Sleeps while *`word` == `value`; may return early. */
 void os_wait(const void *word, uint32_t value);

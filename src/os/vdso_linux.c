@@ -24,12 +24,19 @@ typedef Elf32_Dyn dynamic;
 typedef Elf32_Sym symbol;
 #endif
 
+#if defined(__s390x__)
+typedef uint64_t hash_word;
+#else
+typedef uint32_t hash_word;
+#endif
+
 struct vdso {
 	const char *bias; /* what addresses in it count from */
 	const dynamic *dynamic;
 	const symbol *symbols;
 	const char *names;
-	const uint32_t *hash, *gnu_hash;
+	const hash_word *hash;
+	const uint32_t *gnu_hash;
 };
 
 static bool find_segments(struct vdso *v, const header *h) {
@@ -71,7 +78,7 @@ static uint32_t count_by_gnu_hash(const uint32_t *h) {
 }
 
 static uint32_t count_symbols(const struct vdso *v) {
-	return v->hash != NULL ? v->hash[1] : count_by_gnu_hash(v->gnu_hash);
+	return v->hash != NULL ? (uint32_t)v->hash[1] : count_by_gnu_hash(v->gnu_hash);
 }
 
 static const header *elf_header(void) {
@@ -82,6 +89,9 @@ static const header *elf_header(void) {
 }
 
 void *vdso_find(const char *name) {
+#if defined(__powerpc64__) && _CALL_ELF != 2
+	return NULL; /* a function is not called by its address there */
+#endif
 	const header *h = elf_header();
 	struct vdso v = { .bias = NULL };
 	if (h == NULL || !find_segments(&v, h) || !find_tables(&v))

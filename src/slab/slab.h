@@ -86,8 +86,13 @@ HAK_INLINE uintptr_t link_decode(uintptr_t link) {
 }
 
 /* Does it have bits that no block's address has, which is a multiple of 16, and a user's? */
+#if defined(__x86_64__)
+#define LINK_OTHER_BITS 0xffff80000000000f
+#else
+#define LINK_OTHER_BITS 0xffff00000000000f /* 64-bit Arm places mappings right below 2^48 */
+#endif
 HAK_INLINE bool link_is_end(uintptr_t decoded) {
-	return (decoded & 0xffff80000000000f) != 0;
+	return (decoded & LINK_OTHER_BITS) != 0;
 }
 
 /* In the low bits of what an end decodes to; it differs in two from a block. The others are a granule's. */
