@@ -133,7 +133,9 @@ void lifecycle_thread_exit(void) {
 	struct tcache *t = &hak_tcache;
 	struct heap *h = t->heap;
 	t->torn_down = true;
-	tcache_count_frees(NULL, 0);
+	/* While the bins are emptied a signal handler must free nothing into them: no block of slabs without an owner either,
+	   whose tag is 0. */
+	tcache_count_frees(NULL, TAG_MATCHES_NONE);
 	t->heap = NULL;
 	if (HAK_UNLIKELY(t->forsaken != NULL)) {
 		heap_forget_bins(t->forsaken);
@@ -174,7 +176,7 @@ static bool register_exit(struct heap *h) {
 /* A thread that could not be attached is as it was: it tries again the next time. */
 static void detach(struct tcache *t) {
 	struct heap *h = t->heap;
-	tcache_count_frees(NULL, 0);
+	tcache_count_frees(NULL, TAG_MATCHES_NONE); /* as in lifecycle_thread_exit */
 	t->heap = NULL;
 	heap_retire(h);
 }
@@ -191,6 +193,7 @@ HAK_NOINLINE static struct heap *attach(void) {
 	lifecycle_init();
 	/* Hardened, every call is to be out of line. */
 	bool inert = hak_settings.secure != 0 || t->forsaken != NULL;
+	tcache_count_frees(NULL, TAG_MATCHES_NONE); /* till all of the heap is there */
 	struct heap *h = heap_acquire(inert ? NULL : t->bin, false);
 	if (h == NULL)
 		return NULL;

@@ -37,7 +37,7 @@ bool arrivals_send(struct arrivals *a, struct large *l) {
 		return false;
 	if (!put(a, l, l))
 		return false;
-	atomic_fetch_add_explicit(&a->granules, granules, memory_order_relaxed);
+	atomic_fetch_add_explicit(&a->granules, granules, memory_order_seq_cst);
 	if (!arrivals_wait())
 		atomic_store_explicit(&hak_arrivals_wait, true, memory_order_relaxed);
 	return true;

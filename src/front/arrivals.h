@@ -15,7 +15,7 @@
 struct arrivals {
 	struct large *_Atomic inbox; /* the newest, linked by `next`; or INBOX_SHUT, INBOX_EMPTY */
 	_Atomic int32_t granules;    /* of all that was sent, until it is settled. Each is counted after it has been sent, so it
-	                                may be less, even below 0, and in a fork child for good */
+	                                may be less, even below 0 */
 	_Atomic uint32_t most;       /* how many there may be, */
 	_Atomic uint64_t invited;    /* for a moment from then on, by os_cycles */
 };
@@ -25,14 +25,15 @@ struct arrivals {
 /* Has anything been sent since this was last made false? A hint. */
 extern HAK_HIDDEN _Atomic bool hak_arrivals_wait;
 HAK_INLINE bool arrivals_wait(void) {
-	/* Relaxed, and where it is set: sooner or later somebody looks. */
-	return atomic_load_explicit(&hak_arrivals_wait, memory_order_relaxed);
+	/* Sequentially consistent, as what makes it false: of a sender and somebody who looks, one sees what the other did.
+	   Relaxed where it is set: sooner or later somebody looks. */
+	return atomic_load_explicit(&hak_arrivals_wait, memory_order_seq_cst);
 }
 
 /* A guess. */
 HAK_INLINE bool arrivals_are_there(const struct arrivals *a) {
-	/* Relaxed: nothing is read there. */
-	return atomic_load_explicit(&a->granules, memory_order_relaxed) > 0;
+	/* Sequentially consistent: as in arrivals_wait. */
+	return atomic_load_explicit(&a->granules, memory_order_seq_cst) > 0;
 }
 
 /* Sends a block that its sender has to itself. False: it stays the sender's. */

@@ -422,7 +422,8 @@ HAK_COLD static void relieve_sleepers(uint64_t now) {
 	if (now - atomic_load_explicit(&last, memory_order_relaxed) < MOMENTS * OS_CYCLES_A_MOMENT)
 		return;
 	atomic_store_explicit(&last, now, memory_order_relaxed);
-	atomic_store_explicit(&hak_arrivals_wait, false, memory_order_relaxed);
+	/* Sequentially consistent: before this looks what is there, as senders look here after they have sent. */
+	atomic_store_explicit(&hak_arrivals_wait, false, memory_order_seq_cst);
 	heap_relieve_pockets(true);
 }
 

@@ -162,8 +162,10 @@ static void recount_large(void) {
 	hak_space.big = sums.big;
 	hak_space.large = sums.in_superslabs;
 	hak_space.pocketed = 0;
-	for (const struct heap *h = heap_registry(); h != NULL; h = h->next)
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
+		pocket_recount(&h->pocket);
 		hak_space.pocketed += pocket_spans(&h->pocket);
+	}
 }
 
 void heap_repair_after_fork(struct heap *mine) {
@@ -175,8 +177,10 @@ void heap_repair_after_fork(struct heap *mine) {
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine))
 			heap_retire(h);
-		else if (h != mine && !h->locked && h->bins == NULL)
-			heap_close_messages(h); /* of a broken one: the slabs are in order now */
+	/* The slabs are in order now, and all that heaps had to send is sent: what no thread is there to read goes to them. */
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		if (h != mine && !h->locked && h->bins == NULL)
+			heap_close_messages(h);
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		outbox_recall(&h->outbox);
 	recount_large();

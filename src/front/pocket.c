@@ -285,6 +285,18 @@ HAK_COLD const char *pocket_check(const struct pocket *p) {
 	return wrong != NULL ? wrong : check_sort(p, POCKET_SPANS);
 }
 
+/* Who took them is gone before it had settled all. Not more: a handler's fork may have stopped this thread before it
+   counted what it had sent. */
+HAK_COLD void pocket_recount(struct pocket *p) {
+	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++) {
+		size_t arrived = 0;
+		add_arrivals(p, sort, &arrived);
+		_Atomic int32_t *count = &p->arrivals[sort].granules;
+		if (atomic_load_explicit(count, memory_order_relaxed) > (int32_t)arrived)
+			atomic_store_explicit(count, (int32_t)arrived, memory_order_relaxed);
+	}
+}
+
 HAK_COLD size_t pocket_spans(const struct pocket *p) {
 	size_t granules = p->shelf[POCKET_SPANS].granules;
 	add_arrivals(p, POCKET_SPANS, &granules);

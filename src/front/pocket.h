@@ -193,6 +193,9 @@ bool pocket_relieve(struct pocket *p, bool old_only);
 /* The heap, whose pocket has been released, loses its thread: from here on no block comes home. */
 void pocket_shut(struct pocket *p);
 
+/* In a fork child: as many arrivals as there are. */
+void pocket_recount(struct pocket *p);
+
 /* Granules of the spans that it keeps, or that are on their way to it. Nothing else may run. */
 size_t pocket_spans(const struct pocket *p);
 

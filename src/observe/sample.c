@@ -353,12 +353,15 @@ bool sample_freed(struct heap *h, const void *ptr, bool may_wait) {
 		return true;
 	if (!enter(may_wait))
 		return false;
+	/* The oldest: while a block that realloc has moved is entered yet, there may be another where it was. */
+	struct block **found = NULL;
 	for (struct block **at = chain_of((uintptr_t)ptr); *at != NULL; at = &(*at)->next)
-		if ((*at)->addr == (uintptr_t)ptr) {
-			b = **at;
-			remove_locked(at);
-			break;
-		}
+		if ((*at)->addr == (uintptr_t)ptr)
+			found = at;
+	if (found != NULL) {
+		b = **found;
+		remove_locked(found);
+	}
 	leave();
 	if (b.by != NULL && b.by == h && h->sampling != NULL)
 		sampling_return(h, b.sc, b.mark);

@@ -355,6 +355,26 @@ static bool repair_frees_message_in_hand(void)
 	return was_out && is_free && message_is_free(m + 1);
 }
 
+/* Sent by one of those that are given up to another that is. */
+static bool repair_reads_what_the_others_sent_each_other(void)
+{
+	static struct bin third_bins[SC_COUNT];
+	struct heap *from = acquire(bins, false), *to = acquire(other_bins, false), *mine = acquire(third_bins, false);
+	struct message *m;
+	bool was_open;
+
+	hak_settings.adopt = false;
+	take(to);
+	for (unsigned i = 0; i < OUTBOX_SLOTS; i++) /* their slabs get none */
+		from->outbox.slot[i].slab = (struct slab *)from;
+	outbox_add(&from->outbox, fixture_slab_of(blocks[0]), blocks[0]);
+	memset(from->outbox.slot, 0, sizeof from->outbox.slot);
+	m = outbox_message(&from->outbox, 0);
+	was_open = m != NULL && !message_is_free(m);
+	heap_repair_after_fork(mine);
+	return was_open && from->bins == NULL && to->bins == NULL && message_is_free(m) && !inbox_has_messages(&to->inbox);
+}
+
 /* In a child, since blocks are lost. */
 static void check_in_child(bool (*repair)(void))
 {
@@ -375,6 +395,11 @@ static void repair_after_fork_messages_of_busy_heap_come_to_slabs(void **state)
 static void repair_after_fork_message_in_hand_is_free_again(void **state)
 {
 	check_in_child(repair_frees_message_in_hand);
+}
+
+static void repair_after_fork_messages_among_the_others_are_read(void **state)
+{
+	check_in_child(repair_reads_what_the_others_sent_each_other);
 }
 
 /* Handed out anew, and not filled in yet: it still says what it held before, a slab that was mapped alone. */
@@ -510,6 +535,7 @@ int main(void)
 		cmocka_unit_test_setup(repair_after_fork_busy_heap_is_given_up, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_messages_of_busy_heap_come_to_slabs, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_message_in_hand_is_free_again, start_empty),
+		cmocka_unit_test_setup(repair_after_fork_messages_among_the_others_are_read, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_unfilled_descriptor_is_unused, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_routes_lost_slab, start_empty),
 		cmocka_unit_test_setup(fork_amid_end_of_thread_is_repaired, start_empty),

@@ -506,6 +506,28 @@ static void check_both(const struct pocket *other)
 	assert_int_equal(hak_space.pocketed, pocket_spans(&pocket) + pocket_spans(other));
 }
 
+/* A fork child knows what there is, whoever was giving it back; and what a handler's fork has stopped amid being sent is
+   counted when that goes on. */
+static void recounted_arrivals_are_those_that_are_there(void **state)
+{
+	struct arrivals *a = &pocket.arrivals[POCKET_PIECES];
+	struct large *l = make(&pocket, 1);
+	int32_t counted;
+
+	assert_true(large_free(NULL, l));
+	counted = atomic_load(&a->granules);
+	assert_int_equal(counted, 1);
+	atomic_store(&a->granules, 4);
+	pocket_recount(&pocket);
+	assert_int_equal(atomic_load(&a->granules), 1);
+	atomic_store(&a->granules, 0);
+	pocket_recount(&pocket);
+	assert_int_equal(atomic_load(&a->granules), 0);
+	atomic_store(&a->granules, counted);
+	pocket_relieve(&pocket, false);
+	assert_null(pocket_check(&pocket));
+}
+
 /* Frees it by a thread that has no heap, and makes the next one. */
 static void comes_home(size_t granules)
 {
@@ -749,6 +771,7 @@ int main(void)
 		cmocka_unit_test_setup(nothing_comes_home_to_nobody, start),
 		cmocka_unit_test_setup(what_came_home_to_a_sleeper_is_given_back, start),
 		cmocka_unit_test_setup(other_threads_look_after_sleepers, start),
+		cmocka_unit_test_setup(recounted_arrivals_are_those_that_are_there, start),
 		cmocka_unit_test_setup(check_finds_what_is_wrong_with_arrivals, start),
 	};
 
