@@ -112,10 +112,11 @@ API struct hak_allocation hak_alloc_at_least(size_t size) {
 API void *hak_expand(void *ptr, size_t size) {
 	if (ptr == NULL || size > PTRDIFF_MAX)
 		return NULL;
-	if (size <= entry_usable_size(ptr))
+	size_t old = entry_usable_size(ptr);
+	if (old != 0 && size <= old)
 		return ptr;
 	fork_repair_if_due();
-	if (!block_resize(ptr, size, true))
+	if (old == 0 || !block_resize(ptr, size, true)) /* 0: none of ours, as has been said */
 		return NULL;
 	if (HAK_UNLIKELY(sample_has_blocks()) && size > SC_MAX_SIZE)
 		sample_resized(hak_tcache.heap, ptr, ptr, size, __builtin_return_address(0));

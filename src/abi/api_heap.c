@@ -65,6 +65,11 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 		entry_release(ptr);
 		return NULL;
 	}
+	if (old != 0 && size > old && size <= PTRDIFF_MAX && block_resize(ptr, size, false)) {
+		if (HAK_UNLIKELY(sample_has_blocks()) && size > SC_MAX_SIZE)
+			sample_resized(hak_tcache.heap, ptr, ptr, size, __builtin_return_address(0));
+		return ptr;
+	}
 	int saved = errno;
 	void *p = size <= old / 2 || size > old ? hak_heap_malloc(heap, size) : NULL;
 	if (p != NULL) {

@@ -90,6 +90,10 @@ size_t libc_usable_size(const void *ptr) {
 	return have_libc() ? libc.usable_size((void *)(uintptr_t)ptr) : 0;
 }
 
+HAK_COLD void *libc_instead(const char *name) {
+	return hak_settings.disable && have_libc() ? beside(*(void **)&libc.malloc, name) : NULL;
+}
+
 /* ---- does a pointer look like libc's? ---- */
 
 /* What glibc keeps before a block. */

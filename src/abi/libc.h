@@ -23,4 +23,7 @@ void libc_free(void *ptr);
 void *libc_realloc(void *ptr, size_t size);
 size_t libc_usable_size(const void *ptr);
 
+/* Where all calls are to go to libc, its function of that name; else, or if it has none, NULL. */
+void *libc_instead(const char *name);
+
 #endif

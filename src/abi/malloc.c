@@ -12,6 +12,7 @@
 
 #include "abi/entry.h"
 #include "abi/fork.h"
+#include "abi/libc.h"
 #include "abi/lifecycle.h"
 #include "observe/stats.h"
 #include "os/os.h"
@@ -66,7 +67,7 @@ ABI void *aligned_alloc(size_t alignment, size_t size) {
 
 /* Unlike aligned_alloc, rounds an alignment that is no power of two up. */
 ABI void *memalign(size_t alignment, size_t size) {
-	if (HAK_UNLIKELY(alignment > PTRDIFF_MAX / 2 + 1)) {
+	if (HAK_UNLIKELY(alignment > SIZE_MAX / 2 + 1)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -110,20 +111,28 @@ ABI size_t malloc_usable_size(void *ptr) {
 }
 
 ABI int malloc_trim(size_t keep) {
-	return entry_trim(keep);
+	int (*instead)(size_t);
+	*(void **)&instead = libc_instead("malloc_trim");
+	return instead != NULL ? instead(keep) : entry_trim(keep);
 }
 
 /*
  * Accepted, so that programs that check believe it; most parameters tune what we do not have. Those
  * with a meaning here follow their settings instead: M_TRIM_THRESHOLD (HAKMEM_PURGE_DELAY),
  * M_MMAP_THRESHOLD (large blocks begin above 32 KiB), M_ARENA_MAX (heaps are per thread), M_PERTURB
- * (HAKMEM_SECURE).
+ * (HAKMEM_SECURE). With everything switched off these are libc's, as are its blocks.
  */
 ABI int mallopt(int param, int value) {
-	return 1;
+	int (*instead)(int, int);
+	*(void **)&instead = libc_instead("mallopt");
+	return instead != NULL ? instead(param, value) : 1;
 }
 
 ABI struct mallinfo2 mallinfo2(void) {
+	struct mallinfo2 (*instead)(void);
+	*(void **)&instead = libc_instead("mallinfo2");
+	if (instead != NULL)
+		return instead();
 	fork_repair_if_due();
 	return stats_mallinfo2();
 }
@@ -144,11 +153,21 @@ ABI struct mallinfo mallinfo(void) {
 }
 
 ABI void malloc_stats(void) {
+	void (*instead)(void);
+	*(void **)&instead = libc_instead("malloc_stats");
+	if (instead != NULL) {
+		instead();
+		return;
+	}
 	fork_repair_if_due();
 	stats_print();
 }
 
 ABI int malloc_info(int options, FILE *stream) {
+	int (*instead)(int, FILE *);
+	*(void **)&instead = libc_instead("malloc_info");
+	if (instead != NULL)
+		return instead(options, stream);
 	if (options != 0)
 		return EINVAL; /* as glibc does, not as its manual says */
 	fork_repair_if_due();

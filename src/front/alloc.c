@@ -114,12 +114,13 @@ void *alloc_short(struct heap *h, size_t size, const void *caller) {
 	return p;
 }
 
-/* Caches of this heap, quarantines, and BigCache. */
+/* Caches of this heap and of those that nobody uses this moment, quarantines, and BigCache. */
 HAK_COLD static bool release_caches(struct heap *h, size_t keep) {
 	uint64_t deleted = h->count.slab_deleted;
 	if (keep == 0)
 		quarantine_flush(h);
 	heap_flush(h);
+	locked_heap_flush_all();
 	heap_relieve_pockets(false);
 	heap_relieve_idle(UINT64_MAX);
 	bool any = h->count.slab_deleted != deleted;
@@ -161,7 +162,8 @@ size_t good_size(size_t size) {
 
 HAK_COLD bool release_memory(struct heap *h, size_t keep) {
 	bool any = release_caches(h, keep);
-	any |= purge_all(keep);
+	size_t kept = __atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED) << GRANULE_SHIFT; /* of which BigCache has so much */
+	any |= purge_all(keep - min_size(kept, keep));
 	return any;
 }
 

@@ -17,7 +17,7 @@ static enum misuse_where where_of(uintptr_t addr, uintptr_t block, bool is_live)
 	return !is_live ? MISUSE_AFTER_FREE : addr < block ? MISUSE_BEFORE : MISUSE_BEHIND;
 }
 
-/* Reports the fault if it is one of ours. What the program writes if it goes on must not be in the next block
+/* Reports the fault if it is one of ours; in a block it is not, whose pages the program itself has shut. What the program writes if it goes on must not be in the next block
    there. */
 static bool explain(uintptr_t addr, bool is_mapped) {
 	struct pagemap_entry e = pagemap_find(addr);
@@ -27,6 +27,8 @@ static bool explain(uintptr_t addr, bool is_mapped) {
 		return misuse_touched(MISUSE_AFTER_FREE, addr, gone, size);
 	if (e.tag == TAG_GUARDED) {
 		struct guarded *g = e.desc;
+		if (g->kind != KIND_FREED && addr - g->ptr < g->size)
+			return false;
 		enum misuse_where where = where_of(addr, g->ptr, g->kind != KIND_FREED);
 		misuse_touched(where, addr, g->ptr, g->size);
 		return g->is_breached = true;
@@ -35,6 +37,8 @@ static bool explain(uintptr_t addr, bool is_mapped) {
 		struct large *l = e.desc;
 		uintptr_t base = (uintptr_t)l->span.base;
 		bool live = atomic_load_explicit(&l->state, memory_order_acquire) == LARGE_LIVE;
+		if (live && addr - base < l->usable)
+			return false;
 		misuse_touched(where_of(addr, base, live), addr, base, l->size);
 		l->is_breached |= !live;
 		return true;

@@ -20,7 +20,8 @@ static struct locked_heap *new_descriptor(void) {
 		lh = LIST_ENTRY(n, struct locked_heap, unused);
 	} else if ((lh = meta_alloc(sizeof *lh)) != NULL) {
 		lh->next = locked.all;
-		locked.all = lh;
+		/* Release: who walks them without the lock sees the link. */
+		__atomic_store_n(&locked.all, lh, __ATOMIC_RELEASE);
 	}
 	lock_release(&locked.lock);
 	return lh;
@@ -66,14 +67,27 @@ void locked_heap_forget(struct locked_heap *lh, struct large *l) {
 	lock_release(lock);
 }
 
+HAK_COLD void locked_heap_flush_all(void) {
+	for (struct locked_heap *lh = __atomic_load_n(&locked.all, __ATOMIC_ACQUIRE); lh != NULL; lh = lh->next) {
+		if (!lock_try(&lh->lock))
+			continue;
+		if (lh->heap != NULL)
+			heap_flush(lh->heap);
+		lock_release(&lh->lock);
+	}
+}
+
 void locked_heap_destroy(struct locked_heap *lh) {
+	lock_acquire(&lh->lock);
+	struct heap *h = lh->heap;
+	lh->heap = NULL; /* others may be about to flush it */
+	lock_release(&lh->lock);
 	while (lh->larges.first != NULL) {
 		struct large *l = LIST_ENTRY(lh->larges.first, struct large, heap_link);
 		list_remove(&l->heap_link);
 		large_free(NULL, l);
 	}
-	heap_destroy_slabs(lh->heap);
-	lh->heap = NULL;
+	heap_destroy_slabs(h);
 	put_descriptor(lh);
 }
 

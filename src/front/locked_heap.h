@@ -32,6 +32,10 @@ void *locked_heap_alloc(struct locked_heap *lh, size_t size, size_t align, bool 
 /* Unlinks a large block that is about to be freed. Takes the lock. */
 void locked_heap_forget(struct locked_heap *lh, struct large *l);
 
+/* What they have cached and what others freed of theirs comes home, and empty slabs go; but for those in use this moment,
+   one of which may be the caller's. */
+void locked_heap_flush_all(void);
+
 /* Is any of their locks held? */
 bool locked_heap_holds_locks(void);
 

@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "front/canary.h"
 #include "front/bins.h"
+#include "front/secure.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
@@ -222,7 +223,8 @@ int marks_each_live(const struct marks *m, const struct slab *s,
 		return each_live_in_mosaic(m, s, visit, arg);
 	for (unsigned i = slab_reserved(s); i < s->carved; i++) {
 		uintptr_t at = s->base + (size_t)i * s->block_size;
-		int result = marks_is_free(m, s, at) || is_waiting(s, at) ? 0 : visit(arg, at, s->block_size);
+		bool is_live = !marks_is_free(m, s, at) && !is_waiting(s, at);
+		int result = is_live ? visit(arg, at, secure_usable_size(s, at)) : 0;
 		if (result != 0)
 			return result;
 	}

@@ -7,6 +7,7 @@
 #include "front/guard.h"
 #include "front/large.h"
 #include "front/nursery.h"
+#include "front/secure.h"
 #include "observe/marks.h"
 #include "slab/mosaic.h"
 
@@ -56,7 +57,7 @@ static int visit_larges(struct visitor *v) {
 		for (unsigned i = 0; i < LARGE_CHUNK; i++) {
 			struct large *l = &c->large[i];
 			bool live = atomic_load_explicit(&l->state, memory_order_acquire) == LARGE_LIVE;
-			int result = live ? visit_block(v, (uintptr_t)l->span.base, l->usable) : 0;
+			int result = live ? visit_block(v, (uintptr_t)l->span.base, secure_has_canaries() ? l->size : l->usable) : 0;
 			if (result != 0)
 				return result;
 		}

@@ -186,8 +186,11 @@ static struct span span_of(const struct slab *s) {
 	                      .slack = s->is_end_slack ? span_idle(1, s->block_size) : 0 };
 }
 
-/* Prefetches in such numbers get dropped. Blocks in use are read too, so what is read says nothing. */
+/* Prefetches in such numbers get dropped. Blocks in use are read too, so what is read says nothing. But those of whole
+   pages the program may have made inaccessible. */
 HAK_GUESS void slab_touch_blocks(const struct slab *s) {
+	if (s->block_size >= os_facts.page_size)
+		return;
 	const struct slab_blocks blocks = slab_blocks(s);
 	size_t step = max_size(s->block_size, HAK_CACHE_LINE);
 	for (size_t at = 0; at < blocks.bytes; at += step)

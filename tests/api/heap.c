@@ -168,6 +168,53 @@ static void heap_impossible_request_fails_as_without_heap(void **state)
 	hak_heap_destroy(heap);
 }
 
+/* A block that has room behind it stays where it is. */
+static void heap_realloc_grows_in_place(void **state)
+{
+	enum { COUNT = 20, SIZE = 80000, MORE = 120000 };
+	hak_heap_t *heap = new_heap();
+	unsigned stayed = 0;
+
+	for (unsigned i = 0; i < COUNT; i++) {
+		char *block = hak_heap_malloc(heap, SIZE), *longer;
+		uintptr_t before = (uintptr_t)block;
+
+		assert_non_null(block);
+		fill(block, SIZE, i);
+		longer = hak_heap_realloc(heap, block, MORE);
+		assert_non_null(longer);
+		assert_true(is_filled(longer, SIZE, i));
+		assert_true(hak_usable_size(longer) >= MORE);
+		stayed += (uintptr_t)longer == before;
+		hak_free(longer);
+	}
+	assert_true(stayed > 0);
+	hak_heap_destroy(heap);
+}
+
+/* What was freed one by one is given back without a further call of the heap's. */
+static void trim_gives_freed_blocks_of_heaps_back(void **state)
+{
+	enum { COUNT = 600000, SIZE = 100 };
+	hak_heap_t *heap = new_heap();
+	void **blocks = malloc(COUNT * sizeof *blocks);
+	size_t before;
+
+	assert_non_null(blocks);
+	for (unsigned i = 0; i < COUNT; i++) {
+		blocks[i] = hak_heap_malloc(heap, SIZE);
+		assert_non_null(blocks[i]);
+		memset(blocks[i], 1, SIZE);
+	}
+	before = resident_bytes();
+	for (unsigned i = 0; i < COUNT; i++)
+		hak_free(blocks[i]);
+	hak_trim(0);
+	assert_true(resident_bytes() + 50 * MIB < before);
+	free(blocks);
+	hak_heap_destroy(heap);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -179,6 +226,8 @@ int main(void)
 		cmocka_unit_test(plain_realloc_of_heap_block_contents_kept),
 		cmocka_unit_test(heap_aligned_alloc_any_power_of_two_aligned),
 		cmocka_unit_test(heap_impossible_request_fails_as_without_heap),
+		cmocka_unit_test(heap_realloc_grows_in_place),
+		cmocka_unit_test(trim_gives_freed_blocks_of_heaps_back),
 	};
 
 	return RUN_TESTS(tests);

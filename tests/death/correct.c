@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -270,6 +271,34 @@ static void aligned_blocks(void)
 	come_and_go(0, NULL);
 }
 
+enum { PAGE = 4096 };
+
+static void open_and_free(char *stack)
+{
+	CHECK(mprotect(stack, PAGE, PROT_READ | PROT_WRITE) == 0);
+	free(stack);
+}
+
+/* As coroutines do whose stacks grow down to a page that is shut; some of them stay while others' memory is used anew. */
+static void shut_pages(void)
+{
+	enum { STACKS = 1000, KEPT = 11 };
+	static char *stacks[STACKS];
+
+	for (size_t length = PAGE; length <= 8 * PAGE; length *= 2) {
+		for (size_t i = 0; i < STACKS; i++) {
+			CHECK(posix_memalign((void **)&stacks[i], PAGE, length) == 0);
+			CHECK(mprotect(stacks[i], PAGE, PROT_NONE) == 0);
+		}
+		for (size_t i = 0; i < STACKS; i++)
+			if (i % KEPT != 0)
+				open_and_free(stacks[i]);
+		come_and_go(100000, NULL);
+		for (size_t i = 0; i < STACKS; i += KEPT)
+			open_and_free(stacks[i]);
+	}
+}
+
 static void null_and_empty(void)
 {
 	for (size_t i = 0; i < 100000; i++) {
@@ -322,6 +351,7 @@ int main(int argc, char **argv)
 		{"blocks_in_every_count_pass", every_count},
 		{"large_blocks_pass", large_blocks},
 		{"aligned_blocks_pass", aligned_blocks},
+		{"blocks_with_shut_pages_pass", shut_pages},
 		{"null_and_empty_blocks_pass", null_and_empty},
 		{NULL, NULL},
 	};

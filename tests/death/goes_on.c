@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -257,6 +258,27 @@ static void faults_of_the_program_kill_it(void)
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 }
 
+/* Pages of its own that it has shut are no business of ours. */
+static void faults_in_pages_it_shut_kill_it(void)
+{
+	static const size_t lengths[] = {4096, 16 << 10, 100 << 10, 1 << 20, 8 << 20};
+
+	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+		int status;
+		pid_t child = fork();
+
+		if (child == 0) {
+			char *p = memalign(4096, lengths[i]);
+
+			CHECK(p && mprotect(p, 4096, PROT_NONE) == 0);
+			*(volatile char *)opaque(p + 100) = 1;
+			_exit(0);
+		}
+		CHECK(waitpid(child, &status, 0) == child);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+	}
+}
+
 /* It comes once, and not by running an instruction again. */
 static void faults_that_are_sent_kill_it(void)
 {
@@ -335,6 +357,20 @@ static void expanded_blocks_have_their_new_size(void)
 		CHECK(p);
 		free_sized_as(p, expand(p, more) ? more : sizes[i]);
 	}
+}
+
+static void expand_of_wrong_pointer_gives_none(void)
+{
+	__typeof__(hak_expand) *expand = lookup("hak_expand");
+	char *p = malloc(100), *next = malloc(100);
+
+	need_going_on();
+	CHECK(p && next);
+	CHECK(!expand(opaque(p + 16), 60) && !expand(opaque(p + 16), 300));
+	free(p);
+	CHECK(!expand(opaque(p), 50));
+	free(next);
+	work();
 }
 
 static void blocks_of_heaps_have_their_new_size(void)
@@ -427,6 +463,12 @@ static void written_after_free_is_seen_by_nobody(void)
 
 static int count_block(const struct hak_area *area, void *arg)
 {
+	static size_t (*usable_size)(const void *);
+
+	if (usable_size == NULL)
+		*(void **)&usable_size = lookup("hak_usable_size");
+	if (area->kind == HAK_AREA_BLOCK)
+		CHECK(area->size == usable_size(area->start));
 	*(size_t *)arg += area->kind == HAK_AREA_BLOCK;
 	return 0;
 }
@@ -459,6 +501,7 @@ int main(int argc, char **argv)
 		{"walk_finds_live_blocks_alone", walk_finds_live_blocks_alone},
 		{"double_free_goes_on", double_free_goes_on},
 		{"invalid_pointers_go_on", invalid_pointers_go_on},
+		{"expand_of_wrong_pointer_gives_none", expand_of_wrong_pointer_gives_none},
 		{"realloc_of_wrong_pointer_gives_block", realloc_of_wrong_pointer_gives_block},
 		{"overflow_goes_on", overflow_goes_on},
 		{"write_after_free_goes_on", write_after_free_goes_on},
@@ -469,6 +512,7 @@ int main(int argc, char **argv)
 		{"freed_blocks_wait", freed_blocks_wait},
 		{"sizes_are_exact", sizes_are_exact},
 		{"faults_of_the_program_kill_it", faults_of_the_program_kill_it},
+		{"faults_in_pages_it_shut_kill_it", faults_in_pages_it_shut_kill_it},
 		{"faults_that_are_sent_kill_it", faults_that_are_sent_kill_it},
 		{"handlers_of_the_program_are_called", handlers_of_the_program_are_called},
 		{NULL, NULL},

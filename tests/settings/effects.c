@@ -89,6 +89,8 @@ static void disable_hands_all_to_libc(void **state)
 	assert_int_equal(value_of("", "owns", "100000"), 1);
 	assert_int_equal(value_of("DISABLE=1", "owns", "64"), 0);
 	assert_int_equal(value_of("DISABLE=1", "owns", "100000"), 0);
+	assert_int_equal(value_of("DISABLE=1", "trim", "20000"), 1);
+	assert_non_null(strstr(result.out.text, "<malloc version=\"1\">\n<heap nr=\"0\">")); /* libc's */
 }
 
 static void wrap_tiny_off_hands_tiny_to_libc(void **state)

@@ -60,6 +60,15 @@ static long owns_block_of(long size)
 	return owns != NULL ? owns(malloc((size_t)size)) : -1;
 }
 
+/* What malloc_trim says of memory in the middle of the heap. */
+static long trim(long kib)
+{
+	size_t n = take((size_t)kib, 1000);
+
+	give_back(n - 1);
+	return malloc_trim(0);
+}
+
 static long use_small(long kib)
 {
 	return (long)take((size_t)kib, 1000);
@@ -550,7 +559,7 @@ int main(int argc, char **argv)
 		const char *name;
 		long (*run)(long argument);
 	} actions[] = {
-		{"owns", owns_block_of}, {"use_small", use_small}, {"free_many", free_many}, {"free_mibs", free_mibs}, {"free_of", free_of_many_mibs},
+		{"owns", owns_block_of}, {"trim", trim}, {"use_small", use_small}, {"free_many", free_many}, {"free_mibs", free_mibs}, {"free_of", free_of_many_mibs},
 		{"free_burst", free_burst}, {"go_on", free_burst_and_go_on}, {"huge", count_huge},
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
 		{"exact", count_exact}, {"free_twice", free_twice},
