@@ -77,9 +77,11 @@ void background_poke(void) {
 		return;
 	if (state == ASLEEP && move(ASLEEP, AWAKE))
 		os_wake(&background.state);
-	/* Who refuses a thread once is not asked again. */
-	if (state == NONE && move(NONE, AWAKE) && !os_thread_start(&thread))
+	/* Who refuses a thread once is not asked again. Then the program's threads see to it. */
+	if (state == NONE && move(NONE, AWAKE) && !os_thread_start(&thread)) {
 		move(AWAKE, REFUSED);
+		__atomic_store_n(&hak_purge_waits, NULL, __ATOMIC_RELAXED); /* what it points to stays */
+	}
 }
 
 HAK_EVERYDAY void background_init(void) {

@@ -306,9 +306,10 @@ void os_advise_huge(void *addr, size_t size, bool wanted) {
 
 HAK_EVERYDAY bool os_map_apart(void *addr, size_t size) {
 	COUNT_CALL(mmap);
-	/* Mappings that differ in MAP_NORESERVE stay apart. Unlike madvise, every sandbox allows this. */
+	/* Mappings that differ in MAP_NORESERVE stay apart, but where all memory is reserved; since Linux 6.7 those for stacks
+	   get no huge pages, either. Unlike madvise, every sandbox allows this. */
 	if (failed(raw6(SYS_mmap, (long)addr, (long)size, PROT_READ | PROT_WRITE,
-	                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0)))
+	                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE | MAP_STACK, -1, 0)))
 		return false;
 	name_map(addr, size);
 	return true;

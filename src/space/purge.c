@@ -292,7 +292,7 @@ static void apply_age(void) {
 
 void purge_note_burst(void) {
 	int64_t delay = hak_settings.purge_delay_ms;
-	if (delay <= 0 || hak_purge_waits != NULL) /* nothing will wait; the purge thread sees to it */
+	if (delay <= 0 || __atomic_load_n(&hak_purge_waits, __ATOMIC_RELAXED) != NULL) /* nothing will wait; the purge thread sees to it */
 		return;
 	uint64_t now = os_now_ms();
 	/* Relaxed: the time is a matter of many ms. */
@@ -327,8 +327,9 @@ void purge_after_free_locked(void) {
 		apply_age();
 	}
 	purge_excess_locked(false);
-	if (HAK_UNLIKELY(hak_purge_waits != NULL) && purge.queue.first != NULL && has_duty())
-		hak_purge_waits();
+	void (*waits)(void) = __atomic_load_n(&hak_purge_waits, __ATOMIC_RELAXED);
+	if (HAK_UNLIKELY(waits != NULL) && purge.queue.first != NULL && has_duty())
+		waits();
 }
 
 HAK_EVERYDAY static void note_growth(void) {

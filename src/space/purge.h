@@ -109,7 +109,7 @@ bool purge_is_discreet(void);
 #define PURGE_NEVER UINT64_MAX
 uint64_t purge_due(void);
 
-/* Called under the space lock, if it is set: there is dirty memory, which will be due one day. */
+/* Called under the space lock, if it is set, or was a moment ago: there is dirty memory, which will be due one day. */
 extern void (*hak_purge_waits)(void);
 
 /* Is there anything dirty? Approximate, without the lock. */

@@ -412,6 +412,9 @@ static size_t release_empty(struct kind *kind) {
 		n += release(of_run_node(node));
 		node = next;
 	}
+	/* What is mapped for others to come, and not resident. */
+	if (kind->region != kind->region_end && os_unmap((void *)kind->region, kind->region_end - kind->region))
+		kind->region = kind->region_end;
 	return n;
 }
 
