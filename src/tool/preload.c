@@ -74,16 +74,28 @@ static bool is_damaged(const struct preload_file *f) {
 	return true;
 }
 
+/* The loader passes over a file that it may not read, without a word. */
+static bool is_for_all(const struct preload_file *f) {
+	mode_t reading = S_IRUSR | S_IRGRP | S_IROTH;
+	return (f->stat.st_mode & reading) == reading;
+}
+
 static int out_of_memory(void) {
 	complain("preload: %s", strerror(ENOMEM));
 	return TOOL_FAILED;
 }
 
-static int take_back(struct preload_file *f, struct bytes old) {
-	f->exists = true;
-	int code = preload_file_replace(f, old);
+/* What others wrote meanwhile stays. */
+static int take_back(struct preload_file *f, struct bytes written, struct bytes old) {
+	int code = preload_file_read(f);
+	if (code != TOOL_OK)
+		return code;
+	bool is_ours = preload_is_same(f->text, written);
+	if (!is_ours && !preload_remove_ours(f->text, &old))
+		return out_of_memory();
+	code = preload_file_replace(f, old);
 	if (code == TOOL_OK)
-		complain("preload: %s: is as it was: the line was taken out again", f->path);
+		complain("preload: %s: %sthe line was taken out again", f->path, is_ours ? "is as it was: " : "");
 	return TOOL_FAILED;
 }
 
@@ -99,7 +111,7 @@ static int write_and_try(const struct options *o, struct preload_file *f, struct
 		return code;
 	trials.is_written = true;
 	if (!o->no_test && !preload_try(&trials))
-		return take_back(f, old);
+		return take_back(f, text, old);
 	printf("%s: programs that start from now on use %s\n", f->path, o->library);
 	return TOOL_OK;
 }
@@ -113,7 +125,7 @@ static int enable(const struct options *o, struct preload_file *f) {
 		return TOOL_FAILED;
 	if (!preload_append(f->text, o->library, &text))
 		return out_of_memory();
-	if (f->exists && preload_find_ours(f->text, &word) && word.len == strlen(o->library) &&
+	if (f->exists && is_for_all(f) && preload_find_ours(f->text, &word) && word.len == strlen(o->library) &&
 		memcmp(word.at, o->library, word.len) == 0) {
 		printf("%s: names %s already\n", f->path, o->library);
 		return TOOL_OK;
@@ -166,6 +178,10 @@ static int status(const struct options *o, struct preload_file *f) {
 	fflush(stdout);
 	if (!is_named || !preload_check_library(f->root, path))
 		return TOOL_FAILED;
+	if (!is_for_all(f)) {
+		complain("preload: %s: not all may read it: their programs do without HAKMEM; 'enable' mends it", f->path);
+		return TOOL_FAILED;
+	}
 	return strstr(server, "/libhakmem.so") != NULL ? TOOL_OK : TOOL_FAILED;
 }
 
@@ -174,7 +190,9 @@ static int status(const struct options *o, struct preload_file *f) {
 static const struct {
 	const char *name;
 	int (*run)(const struct options *o, struct preload_file *f);
-} verbs[] = { { "status", status }, { "test", test }, { "enable", enable }, { "disable", disable } };
+	bool replaces; /* the file */
+} verbs[] = { { "status", status, false }, { "test", test, false }, { "enable", enable, true },
+	{ "disable", disable, true } };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
 static int take_option(struct options *o, int argc, char **argv, int *ip) {
@@ -215,8 +233,11 @@ static int run_verb(const struct options *o, int verb) {
 		complain("preload: %s: %s", o->root, strerror(errno));
 		return TOOL_USAGE;
 	}
-	int code = preload_file_open(&f, root);
-	return code != TOOL_OK ? code : verbs[verb].run(o, &f);
+	int code = preload_file_open(&f, root, verbs[verb].replaces);
+	if (code != TOOL_OK)
+		return code;
+	hold_signals();
+	return verbs[verb].run(o, &f);
 }
 
 static int run(int argc, char **argv) {
@@ -232,7 +253,6 @@ static int run(int argc, char **argv) {
 		return misused("preload: --no-test needs --root");
 	if (o.library[0] != '/')
 		return misused("preload: --library %s: is no path from the root", o.library);
-	hold_signals();
 	for (int i = 0; i < VERBS; i++)
 		if (strcmp(o.verb, verbs[i].name) == 0)
 			return run_verb(&o, i);

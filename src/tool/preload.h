@@ -47,6 +47,8 @@ bool preload_remove_ours(struct bytes text, struct bytes *resultp);
 /* `text` and `path` as its last line, and no other word of ours. */
 bool preload_append(struct bytes text, const char *path, struct bytes *resultp);
 
+bool preload_is_same(struct bytes a, struct bytes b);
+
 /* A word or a comment is left. */
 bool preload_has_content(struct bytes text);
 
@@ -54,22 +56,27 @@ bool preload_has_content(struct bytes text);
 
 struct preload_file {
 	int root;               /* the folder that is the system's root */
-	int folder;             /* the one in which the file really lies; locked */
+	int folder;             /* the one in which the file really lies */
 	char path[PATH_MAX];    /* of the file behind all links, seen from `root` */
 	const char *name;       /* its last part */
 	bool exists;
-	struct stat stat;       /* if it exists */
-	struct bytes text;      /* what stood in it; none if it does not exist */
+	struct stat stat;       /* if it existed when it was read */
+	struct bytes text;      /* what stands in it, as far as we know; none if it does not exist */
 };
 
-/* Finds, locks and reads the file of the system under `root`. A TOOL_ code; a line has been said. */
-int preload_file_open(struct preload_file *f, int root);
+/* Finds and reads the file of the system under `root`; `to_replace`: waits a while for others that do. A TOOL_ code;
+   a line has been said. */
+int preload_file_open(struct preload_file *f, int root, bool to_replace);
+
+/* Reads it again. */
+int preload_file_read(struct preload_file *f);
 
 /* Cheap ways to learn that it could not be replaced. A TOOL_ code; a line has been said. */
 int preload_file_may_replace(const struct preload_file *f);
 
 /* Has the file be `text`, or not be there at all if `text` has no content. Whatever happens at any
-   moment, it is the old one or the new one; a line about a failure says which. A TOOL_ code. */
+   moment, it is the old one or the new one; a line about a failure says which. What others have written since it was
+   read stays, and is such a failure. A TOOL_ code. */
 int preload_file_replace(struct preload_file *f, struct bytes text);
 
 /* Opens what `path` is in the system under `root`. */

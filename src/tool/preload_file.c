@@ -4,8 +4,9 @@
  *
  * It is never written to. A new one is made beside it under a name of ours, brought to the disk, and
  * renamed over it; so at every moment, also after a crash, it is the old one or the new one. A new one
- * that was left behind by a crash is removed by the next run. Runs wait for each other: each holds a
- * lock on the folder from before it reads until it ends.
+ * that was left behind by a crash is removed by the next run. Before it is renamed the old one is read
+ * again: what others wrote meanwhile stays. Runs that replace the file wait for each other: each holds a
+ * lock on the folder from before it reads until it ends. Since anybody may hold that, they do not wait long.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,12 +16,13 @@
 #include <sys/file.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tool/preload.h"
 
 static const char temporary[] = ".ld.so.preload.hakmem";
-enum { TEXT_MOST = 1 << 20, LINKS_MOST = 40 };
+enum { TEXT_MOST = 1 << 20, LINKS_MOST = 40, LOCK_TRIES = 1000, LOCK_MS = 10 };
 
 int preload_exit_of(int error) {
 	return error == EACCES || error == EPERM ? TOOL_NO_PERMISSION : TOOL_FAILED;
@@ -101,7 +103,7 @@ static bool read_all(int fd, size_t len, struct bytes *textp) {
 	return text.at != NULL;
 }
 
-static int read_text(struct preload_file *f) {
+int preload_file_read(struct preload_file *f) {
 	int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 	int fd = TEMP_FAILURE_RETRY(openat(f->folder, f->name, flags));
 	f->exists = fd >= 0;
@@ -121,14 +123,24 @@ static int read_text(struct preload_file *f) {
 	return code;
 }
 
-int preload_file_open(struct preload_file *f, int root) {
+/* A file system without locks still gets whole files; only two runs at once could undo each other. */
+static void lock_folder(const struct preload_file *f) {
+	const struct timespec pause = { .tv_nsec = LOCK_MS * 1000000L };
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (TEMP_FAILURE_RETRY(flock(f->folder, LOCK_EX | LOCK_NB)) == 0 || errno != EWOULDBLOCK)
+			return;
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
+int preload_file_open(struct preload_file *f, int root, bool to_replace) {
 	*f = (struct preload_file){ .root = root, .folder = -1, .path = "/etc/ld.so.preload" };
 	int code = find(f);
 	if (code != TOOL_OK)
 		return code;
-	/* A file system without locks still gets whole files; only two runs at once could undo each other. */
-	(void)TEMP_FAILURE_RETRY(flock(f->folder, LOCK_EX));
-	return read_text(f);
+	if (to_replace)
+		lock_folder(f);
+	return preload_file_read(f);
 }
 
 int preload_file_may_replace(const struct preload_file *f) {
@@ -202,40 +214,66 @@ static bool make_temporary(const struct preload_file *f, struct bytes text) {
 	return done;
 }
 
-static bool put_in_place(const struct preload_file *f, struct bytes text) {
-	if (!preload_has_content(text))
-		return TEMP_FAILURE_RETRY(unlinkat(f->folder, f->name, 0)) == 0 || errno == ENOENT;
-	return make_temporary(f, text) &&
+enum sight { SIGHT_SAME, SIGHT_OTHER, SIGHT_NOTHING, SIGHT_FAILED };
+
+/* Is the file there, and does it say `text`? */
+static enum sight look(const struct preload_file *f, struct bytes text) {
+	struct bytes now;
+	int fd = TEMP_FAILURE_RETRY(openat(f->folder, f->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+	if (fd < 0)
+		return errno == ENOENT ? SIGHT_NOTHING : SIGHT_FAILED;
+	bool is_read = read_all(fd, TEXT_MOST, &now);
+	close(fd);
+	if (!is_read)
+		return SIGHT_FAILED;
+	return preload_is_same(now, text) ? SIGHT_SAME : SIGHT_OTHER;
+}
+
+enum placing { PLACED, NOT_PLACED, CHANGED_BY_OTHERS };
+
+static enum placing put_in_place(const struct preload_file *f, struct bytes text) {
+	bool goes = !preload_has_content(text);
+	if (!goes && !make_temporary(f, text))
+		return NOT_PLACED;
+	enum sight sight = look(f, f->text);
+	if (sight == SIGHT_FAILED)
+		return NOT_PLACED;
+	if (sight != (f->exists ? SIGHT_SAME : SIGHT_NOTHING))
+		return CHANGED_BY_OTHERS;
+	bool done = goes ? TEMP_FAILURE_RETRY(unlinkat(f->folder, f->name, 0)) == 0 || errno == ENOENT :
 		TEMP_FAILURE_RETRY(renameat(f->folder, temporary, f->folder, f->name)) == 0;
+	return done ? PLACED : NOT_PLACED;
 }
 
 /* Looks, since a call may have failed after it did its work. */
 static const char *which_is_there(const struct preload_file *f, struct bytes text) {
-	struct preload_file now = *f;
-	int fd = TEMP_FAILURE_RETRY(openat(f->folder, f->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-	if (fd < 0)
-		return errno != ENOENT ? "which file is there cannot be seen" :
-			f->exists ? "the file is gone, as it should be" : "the file is as it was: not there";
-	bool is_read = read_all(fd, TEXT_MOST, &now.text);
-	close(fd);
-	if (!is_read)
-		return "which file is there cannot be seen";
-	bool is_new = now.text.len == text.len && memcmp(now.text.at, text.at, text.len) == 0;
-	return is_new ? "the new file is in place" : "the file is as it was";
+	switch (look(f, text)) {
+	case SIGHT_SAME: return "the new file is in place";
+	case SIGHT_OTHER: return "the file is as it was";
+	case SIGHT_NOTHING: return f->exists ? "the file is gone, as it should be" : "the file is as it was: not there";
+	default: return "which file is there cannot be seen";
+	}
 }
 
 int preload_file_replace(struct preload_file *f, struct bytes text) {
-	bool placed = put_in_place(f, text);
+	enum placing placing = put_in_place(f, text);
 	int error = errno;
-	/* Some file systems cannot bring a folder to the disk by itself. */
-	if (placed && (TEMP_FAILURE_RETRY(fsync(f->folder)) == 0 || errno == EINVAL))
-		return TOOL_OK;
-	if (placed)
-		error = errno;
-	else
+	if (placing != PLACED)
 		(void)unlinkat(f->folder, temporary, 0);
+	if (placing == CHANGED_BY_OTHERS) {
+		complain("preload: %s: somebody else has changed it meanwhile; it is as that left it", f->path);
+		return TOOL_FAILED;
+	}
+	/* Some file systems cannot bring a folder to the disk by itself. */
+	if (placing == PLACED && (TEMP_FAILURE_RETRY(fsync(f->folder)) == 0 || errno == EINVAL)) {
+		f->text = text;
+		f->exists = preload_has_content(text);
+		return TOOL_OK;
+	}
+	if (placing == PLACED)
+		error = errno;
 	complain("preload: %s: cannot be %s: %s; %s", f->path,
-		placed ? "brought to the disk" : preload_has_content(text) ? "replaced" : "removed",
+		placing == PLACED ? "brought to the disk" : preload_has_content(text) ? "replaced" : "removed",
 		strerror(error), which_is_there(f, text));
 	return preload_exit_of(error);
 }

@@ -49,6 +49,10 @@ static bool is_blank(const char *at, size_t len) {
 	return true;
 }
 
+bool preload_is_same(struct bytes a, struct bytes b) {
+	return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
+}
+
 bool preload_has_content(struct bytes text) {
 	return !is_blank(text.at, text.len);
 }
