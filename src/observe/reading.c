@@ -689,6 +689,11 @@ static bool nth_word(const char *words, uint64_t n, char *to, size_t size) {
 	return true;
 }
 
+static bool is_number(const struct reading *r, uint64_t kind) {
+	return r->field[F_SETTING_LOW] != 0 && (kind == r->number[N_KIND_COUNT] || kind == r->number[N_KIND_SIZE] ||
+		kind == r->number[N_KIND_MS]);
+}
+
 static void put_number(char *to, int64_t value) {
 	char digits[24];
 	uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
@@ -723,11 +728,15 @@ bool reading_setting(const struct reading *r, unsigned row, struct reading_setti
 		return get_bytes(r, at, setting->value, width < sizeof setting->value ? width : sizeof setting->value - 1);
 	if (!get_bytes(r, at, &value, width))
 		return false;
+	uint64_t word = (uint64_t)value;
 	if (kind == r->number[N_KIND_BOOL])
 		memcpy(words, "0 1", sizeof "0 1");
 	else if (kind == r->number[N_KIND_PROFILE])
 		get_bytes(r, r->root[ROOT_PROFILE_NAMES], words, sizeof words / 2);
-	if (!nth_word(words, (uint64_t)value, setting->value, sizeof setting->value))
+	int32_t low = (int32_t)GET(c->bytes, SETTING_LOW);
+	if (is_number(r, kind) && low <= 0) /* where 0 is a number like others, the word means the one below the bounds */
+		word = (uint64_t)(value - low) + 1;
+	if (!nth_word(words, word, setting->value, sizeof setting->value))
 		put_number(setting->value, value);
 	return true;
 }

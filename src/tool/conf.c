@@ -2,11 +2,14 @@
 /* `hakmem conf`: what settings there are, what a file of them says, which hold in a process. */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tool/commands.h"
 #include "tool/process.h"
 #include "tool/screen.h"
 #include "tool/settings.h"
+
+static const char standard_file[] = "/etc/hakmem.conf";
 
 /* Words below each other from column `indent` on, on a terminal. */
 static void print_wrapped(const char *text, int indent) {
@@ -54,11 +57,29 @@ static void say(void *arg, unsigned line, const char *text, const char *why) {
 	printf("%s:%u: '%s' %s\n", (const char *)arg, line, text, why);
 }
 
+/* What of the file itself keeps it, or a part of it, from being read. */
+static int check_file(const char *path) {
+	enum { READ_MOST = 64 * 1024 };
+	struct stat st;
+	int bad = 0;
+	if (stat(path, &st) != 0)
+		return 0;
+	if ((st.st_mode & S_IWOTH) != 0)
+		bad += printf("%s: is ignored: everybody may write to it\n", path) > 0;
+	if (st.st_uid != 0 && strcmp(path, standard_file) == 0)
+		bad += printf("%s: is ignored by privileged processes: it is not root's\n", path) > 0;
+	if (st.st_size > READ_MOST)
+		bad += printf("%s: is read up to 64 KiB only\n", path) > 0;
+	return bad;
+}
+
 static int check(const char *path) {
 	char *name = (char *)(uintptr_t)path; /* only printed */
 	int bad = hak_conf_check(path, say, name);
 	if (bad < 0)
 		complain("%s cannot be read", path);
+	else
+		bad += check_file(path);
 	return bad == 0 ? TOOL_OK : TOOL_FAILED;
 }
 
@@ -84,7 +105,7 @@ static int run(int argc, char **argv) {
 	if (argc > 3)
 		return misused("conf: what is '%s'?", argv[3]);
 	if (strcmp(what, "check") == 0)
-		return check(argument != NULL ? argument : "/etc/hakmem.conf");
+		return check(argument != NULL ? argument : standard_file);
 	if (strcmp(what, "show") == 0)
 		return argument != NULL ? show(argument) : misused("conf show: which process?");
 	if (argument != NULL && (strcmp(what, "list") == 0 || strcmp(what, "profiles") == 0))
@@ -104,8 +125,8 @@ const struct command command_conf = {
 	         "\n"
 	         "  list          every setting, its default and meaning\n"
 	         "  profiles      the named rows of settings\n"
-	         "  check [FILE]  says which lines of FILE, or of /etc/hakmem.conf, are not understood; exit code 1\n"
-	         "                if there are any\n"
+	         "  check [FILE]  says which lines of FILE, or of /etc/hakmem.conf, are not understood, and whether the\n"
+	         "                file is ignored; exit code 1 if there is anything to say\n"
 	         "  show PID      the settings that hold in a running process\n",
 	.run = run,
 };

@@ -9,6 +9,7 @@
 
 #include "tool/commands.h"
 #include "tool/library.h"
+#include "tool/preload.h"
 #include "tool/process.h"
 #include "tool/screen.h"
 
@@ -26,6 +27,20 @@ static void print_file(const char *name, const char *path) {
 		fclose(file);
 	line[strcspn(line, "\n")] = '\0';
 	print_row(name, line);
+}
+
+/* The words of the loader's file, however many lines they stand in. */
+static void print_preloaded(void) {
+	char text[4096], words[sizeof text] = "";
+	FILE *file = fopen("/etc/ld.so.preload", "re");
+	struct bytes all = { text, file != NULL ? fread(text, 1, sizeof text, file) : 0 };
+	struct word word;
+	size_t len = 0;
+	for (size_t pos = 0; preload_next_word(all, &pos, &word);)
+		len += (size_t)snprintf(words + len, sizeof words - len, "%s%.*s", len != 0 ? " " : "", (int)word.len, word.at);
+	if (file != NULL)
+		fclose(file);
+	print_row("preloaded", len != 0 ? words : "nothing");
 }
 
 /* How this library was built: as the process that we are says of itself. */
@@ -64,7 +79,7 @@ static int run(int argc, char **argv) {
 	print_file("overcommit", "/proc/sys/vm/overcommit_memory");
 	print_file("max_map_count", "/proc/sys/vm/max_map_count");
 	print_file("ptrace_scope", "/proc/sys/kernel/yama/ptrace_scope");
-	print_file("preloaded", "/etc/ld.so.preload");
+	print_preloaded();
 	print_row("settings file", access("/etc/hakmem.conf", F_OK) == 0 ? "/etc/hakmem.conf" : "none");
 	return TOOL_OK;
 }

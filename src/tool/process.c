@@ -25,7 +25,7 @@ static bool copy_from(void *arg, uint64_t from, void *to, size_t size) {
 	return process_vm_readv(p->pid, &local, 1, &remote, 1, 0) == (ssize_t)size;
 }
 
-static FILE *open_proc(pid_t pid, const char *file) {
+FILE *process_file(pid_t pid, const char *file) {
 	char path[64];
 	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
 	return fopen(path, "re");
@@ -82,7 +82,7 @@ static uint64_t find_in_file(struct process *p, uint64_t base) {
 
 /* `maps` says the same file again for each of its parts: the one at offset 0 is it. */
 static enum tool_exit find_descriptor(struct process *p, uint64_t *addressp) {
-	FILE *maps = open_proc(p->pid, "maps");
+	FILE *maps = process_file(p->pid, "maps");
 	char line[512];
 	bool any = false;
 	*addressp = 0;
@@ -105,7 +105,7 @@ static enum tool_exit find_descriptor(struct process *p, uint64_t *addressp) {
 /* ---- opening ---- */
 
 static void read_name(struct process *p) {
-	FILE *comm = open_proc(p->pid, "comm");
+	FILE *comm = process_file(p->pid, "comm");
 	strcpy(p->name, "?");
 	if (comm == NULL)
 		return;
@@ -117,7 +117,7 @@ static void read_name(struct process *p) {
 }
 
 static void read_resident(struct process *p) {
-	FILE *statm = open_proc(p->pid, "statm");
+	FILE *statm = process_file(p->pid, "statm");
 	unsigned long long pages = 0;
 	if (statm != NULL && fscanf(statm, "%*u %llu", &pages) != 1)
 		pages = 0;
@@ -128,7 +128,7 @@ static void read_resident(struct process *p) {
 
 /* The system counts it late: it may lie below what is resident. */
 static void read_resident_peak(struct process *p) {
-	FILE *status = open_proc(p->pid, "status");
+	FILE *status = process_file(p->pid, "status");
 	unsigned long long kib = 0;
 	char line[128];
 	while (status != NULL && fgets(line, sizeof line, status) != NULL && sscanf(line, "VmHWM: %llu", &kib) != 1)

@@ -32,6 +32,9 @@ bool process_setting(const struct process *p, const char *name, struct reading_s
 /* One line about what process_open or process_stats answered. Returns the answer. */
 enum tool_exit process_complain(const struct process *p, enum tool_exit why);
 
+/* A file of /proc/PID, or NULL. */
+FILE *process_file(pid_t pid, const char *file);
+
 /* The number that stands for a process. False, after a complaint: it is none. */
 bool process_parse(const char *command, const char *text, pid_t *pidp);
 

@@ -14,26 +14,93 @@
 
 enum { SECONDS = 10, SECONDS_MOST = 1000000, LOOK_MS = 100, LOOKS = 50 };
 
+static volatile sig_atomic_t is_interrupted;
+
+static void interrupt(int number) {
+	(void)number;
+	is_interrupted = true;
+}
+
+/* The process must not go on sampling because somebody is impatient: then it is over sooner. */
+static void catch_interrupts(void) {
+	static const int numbers[] = { SIGHUP, SIGINT, SIGTERM };
+	struct sigaction action = { .sa_handler = interrupt };
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		sigaction(numbers[i], &action, NULL);
+}
+
 static void pause_for(long ms) {
 	struct timespec left = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
-	while (nanosleep(&left, &left) != 0 && errno == EINTR)
+	while (!is_interrupted && nanosleep(&left, &left) != 0 && errno == EINTR)
 		;
 }
 
-/* Seen from the process's folder; %p and %e as the library expands them. */
-static void path_of(const struct process *p, const char *pattern, char *path, size_t size) {
-	size_t n = 0;
-	if (pattern[0] != '/')
-		n = (size_t)snprintf(path, size, "/proc/%d/cwd/", (int)p->pid);
+/* ---- the file ---- */
+
+/* The name that the process was started by, and its number as it sees that itself. */
+static void read_own_view(const struct process *p, char *name, size_t size, int *numberp) {
+	char line[256];
+	FILE *status = process_file(p->pid, "status"), *arguments = process_file(p->pid, "cmdline");
+	const char *last;
+	*numberp = (int)p->pid;
+	while (status != NULL && fgets(line, sizeof line, status) != NULL)
+		if (strncmp(line, "NSpid:", 6) == 0 && (last = strrchr(line, '\t')) != NULL)
+			*numberp = atoi(last);
+	char start[PATH_MAX];
+	size_t len = arguments != NULL ? fread(start, 1, sizeof start - 1, arguments) : 0;
+	start[len] = '\0';
+	const char *slash = strrchr(start, '/'), *own = slash != NULL ? slash + 1 : start;
+	own = own[0] != '\0' ? own : p->name;
+	len = strnlen(own, size - 1);
+	memcpy(name, own, len);
+	name[len] = '\0';
+	if (status != NULL)
+		fclose(status);
+	if (arguments != NULL)
+		fclose(arguments);
+}
+
+/* %p and %e as the library expands them. The process may have another root: what is before its own path. */
+static size_t path_of(const struct process *p, const char *pattern, char *path, size_t size) {
+	char name[NAME_MAX + 1];
+	int number;
+	read_own_view(p, name, sizeof name, &number);
+	bool is_whole = pattern[0] == '/';
+	size_t n = (size_t)snprintf(path, size, is_whole ? "/proc/%d/root" : "/proc/%d/cwd/", (int)p->pid), before = n;
 	for (; *pattern != '\0' && n + 1 < size; pattern++) {
 		if (pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == 'e'))
-			n += (size_t)(*++pattern == 'p' ? snprintf(path + n, size - n, "%d", (int)p->pid) :
-				snprintf(path + n, size - n, "%s", p->name));
+			n += (size_t)(*++pattern == 'p' ? snprintf(path + n, size - n, "%d", number) :
+				snprintf(path + n, size - n, "%s", name));
 		else
 			path[n++] = *pattern;
 	}
 	path[n < size ? n : size - 1] = '\0';
+	return is_whole ? before : 0;
 }
+
+/* All zero: not there. */
+static struct stat look_at(const char *path) {
+	struct stat st;
+	if (stat(path, &st) != 0)
+		memset(&st, 0, sizeof st);
+	return st;
+}
+
+static bool is_same(const struct stat *a, const struct stat *b) {
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+		a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* By the path that we have for it, if that leads there. */
+static void print_path(char *path) {
+	char real[PATH_MAX];
+	struct stat there = look_at(path), here;
+	char *shown = realpath(path, real) != NULL && stat(real, &here) == 0 && is_same(&here, &there) ? real : path;
+	make_printable(shown);
+	puts(shown);
+}
+
+/* ---- the signals ---- */
 
 static int send(const struct process *p, int number) {
 	if (kill(p->pid, number) == 0)
@@ -41,34 +108,46 @@ static int send(const struct process *p, int number) {
 	return (int)process_complain(p, errno == EPERM ? TOOL_NO_PERMISSION : TOOL_NO_PROCESS);
 }
 
-static int profile(const struct process *p, int number, const char *pattern, long seconds) {
-	char path[PATH_MAX], real[PATH_MAX];
-	struct stat st;
-	path_of(p, pattern, path, sizeof path);
-	time_t begun = time(NULL);
+/* The signal switches sampling on, or off if it was on, which can be seen: the file is written. */
+static int sample_for(const struct process *p, int number, const char *path, long seconds) {
+	struct reading_setting sample;
+	bool is_for_good = process_setting(p, "sample", &sample) && atoi(sample.value) != 0; /* each signal writes it */
+	struct stat old = look_at(path);
 	int code = send(p, number);
-	if (code != TOOL_OK)
-		return code;
-	pause_for(1000 * seconds);
-	code = send(p, number);
+	for (long left = seconds * (1000 / LOOK_MS); code == TOOL_OK && left > 0 && !is_interrupted; left--) {
+		pause_for(LOOK_MS);
+		struct stat now = look_at(path);
+		if (is_for_good || is_same(&now, &old))
+			continue;
+		is_for_good = true;
+		left = seconds * (1000 / LOOK_MS) + 1;
+		code = send(p, number);
+	}
+	is_interrupted = false;
+	return code;
+}
+
+static int profile(const struct process *p, int number, const char *pattern, long seconds) {
+	char path[PATH_MAX];
+	size_t root = path_of(p, pattern, path, sizeof path);
+	catch_interrupts();
+	int code = sample_for(p, number, path, seconds);
+	struct stat before = look_at(path), old = before;
+	if (code == TOOL_OK)
+		code = send(p, number);
 	/* A thread of the process has to run for it. It is written once it has stopped growing. */
-	off_t before = 0;
 	for (int i = 0; code == TOOL_OK && i < LOOKS; i++) {
 		pause_for(LOOK_MS);
-		if (stat(path, &st) != 0 || st.st_mtime < begun)
-			continue;
-		if (st.st_size == 0 || st.st_size != before) {
-			before = st.st_size;
-			continue;
+		struct stat now = look_at(path);
+		if (now.st_size != 0 && is_same(&now, &before) && !is_same(&now, &old)) {
+			print_path(path);
+			return TOOL_OK;
 		}
-		char *shown = realpath(path, real) != NULL ? real : path;
-		make_printable(shown);
-		puts(shown);
-		return TOOL_OK;
+		before = now;
 	}
 	make_printable(path);
 	if (code == TOOL_OK)
-		complain("process %d has written no profile to %s", (int)p->pid, path);
+		complain("process %d has written no profile to %s", (int)p->pid, path + root);
 	return code != TOOL_OK ? code : TOOL_FAILED;
 }
 
@@ -123,7 +202,7 @@ const struct command command_profile = {
 	.usage = "usage: hakmem profile PID [--seconds N]\n"
 	         "\n"
 	         "Samples the allocations of a process for N seconds (10), and prints the path of the profile it\n"
-	         "writes. The process must have been started with a signal for this that it has no other use for,\n"
-	         "such as HAKMEM_SAMPLE_SIGNAL=12. Look into the profile with 'pprof PROGRAM FILE'.\n",
+	         "writes; Ctrl-C ends it sooner. The process must have been started with a signal for this that it\n"
+	         "has no other use for, such as HAKMEM_SAMPLE_SIGNAL=12. Look into the profile with 'pprof PROGRAM FILE'.\n",
 	.run = run,
 };
