@@ -161,14 +161,17 @@ def check_complete(outcome):
 
 
 def write_results(options, build, summary, verdicts, warnings):
-    """All files at the end, each whole; where they are, in words."""
+    """All files at the end, each whole; where they are, in words.
+
+    What was measured comes first: from that all else can be made again.
+    """
+    folder = options.out or os.path.join(build, "compare")
+    files.make_folder(folder)
+    files.write(os.path.join(folder, "compare.json"), files.as_json(summary, verdicts, warnings))
     drawn = pictures.draw(summary)
     if drawn is None:
         print(f"compare: {pictures.MISSING}", file=sys.stderr)
         drawn = {}
-    folder = options.out or os.path.join(build, "compare")
-    files.make_folder(folder)
-    files.write(os.path.join(folder, "compare.json"), files.as_json(summary, verdicts, warnings))
     if options.results:
         folder = os.path.join(BENCH, "results")
         files.make_folder(folder)

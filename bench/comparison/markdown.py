@@ -22,8 +22,8 @@ READING = """## How to read it
   million. They are never mixed in a table.
 - Time is CPU time, of one bound CPU for rows of one thread, and wall time for rows whose threads
   compute all the time (larson, mid_large_mt, false_sharing). Ratios are of medians; ± is half of
-  the 95 % interval. *best peer* is the best of that row among libc, mimalloc, jemalloc and tcmalloc in
-  their defaults, so HAKMEM below 1.00 is ahead of all.
+  the 95 % interval of the means. *best peer* is the best of that row among libc, mimalloc, jemalloc and
+  tcmalloc in their defaults, so HAKMEM below 1.00 is ahead of all.
 - Each run proves which allocator served it, or the comparison fails.
 """
 

@@ -92,7 +92,7 @@ def ratios(summary):
         handles.update({label: handle for handle, label in zip(*axes.get_legend_handles_labels())})
     figure.text(0.02, 1 - 0.08 / tall, "Time, libc = 1; shorter is faster; 95 % intervals",
                 fontsize=9, va="top")
-    figure.legend(handles.values(), handles.keys(), loc="upper left", ncols=len(handles),
+    figure.legend(handles.values(), handles.keys(), loc="upper left", ncol=len(handles),
                   fontsize=8, frameon=False, bbox_to_anchor=(0.01, 1 - 0.22 / tall))
     figure.tight_layout(rect=(0, 0, 1, 1 - TOP_INCHES / tall))
     return figure

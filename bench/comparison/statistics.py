@@ -78,7 +78,7 @@ def describe(samples):
 
 
 def ratio(ours, theirs):
-    """Ratio of the medians, and half the width of its 95 % confidence interval.
+    """Ratio of the medians, and half the width of the 95 % confidence interval of that of the means.
 
     The relative errors of two independent means add up as squares (first-order propagation).
     """
