@@ -16,6 +16,7 @@ static struct {
 	void *(*realloc)(void *, size_t);
 	void (*free)(void *);
 	size_t (*usable_size)(void *);
+	void *other[LIBC_NAMES]; /* if all calls are to go there */
 	_Atomic int state;
 } libc;
 enum { UNKNOWN, KNOWN, NONE };
@@ -24,15 +25,21 @@ enum { UNKNOWN, KNOWN, NONE };
 #pragma weak dlsym
 #pragma weak dladdr
 
-/* A symbol of the object that `address` belongs to: another allocator in between may have the name, too. */
-static void *beside(void *address, const char *name) {
+/* The object that `address` belongs to: another allocator in between may have its names, too. */
+static void *object_of(void *address) {
 	Dl_info info;
 	void *(*open)(const char *, int);
 	*(void **)&open = next_definition("dlopen"); /* by name: a static program must not be linked with it */
 	if (address == NULL || open == NULL || dladdr(address, &info) == 0)
 		return NULL;
-	void *object = open(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD); /* stays: it is loaded anyway */
-	return object != NULL ? dlsym(object, name) : NULL;
+	return open(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD); /* stays: it is loaded anyway */
+}
+
+static void look_up_others(void *object) {
+	static const char names[][16] = { [LIBC_TRIM] = "malloc_trim", [LIBC_MALLOPT] = "mallopt",
+		[LIBC_MALLINFO2] = "mallinfo2", [LIBC_STATS] = "malloc_stats", [LIBC_INFO] = "malloc_info" };
+	for (unsigned i = 0; i < LIBC_NAMES; i++)
+		libc.other[i] = dlsym(object, names[i]);
 }
 
 static bool look_up(void) {
@@ -43,7 +50,11 @@ static bool look_up(void) {
 	*(void **)&libc.memalign = next_definition("__libc_memalign");
 	*(void **)&libc.realloc = next_definition("__libc_realloc");
 	*(void **)&libc.free = next_definition("__libc_free");
-	*(void **)&libc.usable_size = beside(*(void **)&libc.malloc, "malloc_usable_size");
+	void *object = object_of(*(void **)&libc.malloc);
+	if (object != NULL)
+		*(void **)&libc.usable_size = dlsym(object, "malloc_usable_size");
+	if (object != NULL && hak_settings.disable)
+		look_up_others(object);
 	return libc.malloc != NULL && libc.calloc != NULL && libc.memalign != NULL &&
 		libc.realloc != NULL && libc.free != NULL && libc.usable_size != NULL;
 }
@@ -90,8 +101,8 @@ size_t libc_usable_size(const void *ptr) {
 	return have_libc() ? libc.usable_size((void *)(uintptr_t)ptr) : 0;
 }
 
-HAK_COLD void *libc_instead(const char *name) {
-	return hak_settings.disable && have_libc() ? beside(*(void **)&libc.malloc, name) : NULL;
+HAK_COLD void *libc_instead(enum libc_name name) {
+	return hak_settings.disable && have_libc() ? libc.other[name] : NULL;
 }
 
 /* ---- does a pointer look like libc's? ---- */

@@ -23,7 +23,8 @@ void libc_free(void *ptr);
 void *libc_realloc(void *ptr, size_t size);
 size_t libc_usable_size(const void *ptr);
 
-/* Where all calls are to go to libc, its function of that name; else, or if it has none, NULL. */
-void *libc_instead(const char *name);
+/* Where all calls are to go to libc, that function of its; else, or if it has none, NULL. */
+enum libc_name { LIBC_TRIM, LIBC_MALLOPT, LIBC_MALLINFO2, LIBC_STATS, LIBC_INFO, LIBC_NAMES };
+void *libc_instead(enum libc_name name);
 
 #endif

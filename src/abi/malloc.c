@@ -112,7 +112,7 @@ ABI size_t malloc_usable_size(void *ptr) {
 
 ABI int malloc_trim(size_t keep) {
 	int (*instead)(size_t);
-	*(void **)&instead = libc_instead("malloc_trim");
+	*(void **)&instead = libc_instead(LIBC_TRIM);
 	return instead != NULL ? instead(keep) : entry_trim(keep);
 }
 
@@ -124,13 +124,13 @@ ABI int malloc_trim(size_t keep) {
  */
 ABI int mallopt(int param, int value) {
 	int (*instead)(int, int);
-	*(void **)&instead = libc_instead("mallopt");
+	*(void **)&instead = libc_instead(LIBC_MALLOPT);
 	return instead != NULL ? instead(param, value) : 1;
 }
 
 ABI struct mallinfo2 mallinfo2(void) {
 	struct mallinfo2 (*instead)(void);
-	*(void **)&instead = libc_instead("mallinfo2");
+	*(void **)&instead = libc_instead(LIBC_MALLINFO2);
 	if (instead != NULL)
 		return instead();
 	fork_repair_if_due();
@@ -154,7 +154,7 @@ ABI struct mallinfo mallinfo(void) {
 
 ABI void malloc_stats(void) {
 	void (*instead)(void);
-	*(void **)&instead = libc_instead("malloc_stats");
+	*(void **)&instead = libc_instead(LIBC_STATS);
 	if (instead != NULL) {
 		instead();
 		return;
@@ -165,7 +165,7 @@ ABI void malloc_stats(void) {
 
 ABI int malloc_info(int options, FILE *stream) {
 	int (*instead)(int, FILE *);
-	*(void **)&instead = libc_instead("malloc_info");
+	*(void **)&instead = libc_instead(LIBC_INFO);
 	if (instead != NULL)
 		return instead(options, stream);
 	if (options != 0)

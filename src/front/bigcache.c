@@ -319,7 +319,7 @@ static size_t allowance(void) {
 	return most - min_size(pocketed, most);
 }
 
-/* Takes the first `granules` of a kept span, or the last if it was touched and `end` says so; the rest goes back. NULL: no
+/* Takes the first `granules` of a kept span, or, `end`, the last of one that was touched; the rest goes back. NULL: no
    descriptor for that. */
 static struct large *cut(struct large *l, size_t granules, bool end) {
 	take_out(l);

@@ -223,7 +223,7 @@ bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned n) {
    once little else does, the bin is hardly used until the next refill. */
 enum { BURST_BLOCKS = 4 };
 
-/* Do blocks of a full bin, each in another slab, keep them? */
+/* Do the blocks on top, each in another slab, keep them? */
 static bool keep_slabs(void *const *at) {
 	enum { LITTLE = 8 };
 	const struct slab *last = NULL;
@@ -243,13 +243,11 @@ bool bin_make_room(struct heap *h, unsigned sc) {
 	COUNT(h->count.bin_overflow);
 	sampling_bin_emptied(h, sc);
 	void **top = shut(h, sc), **older = top + (hc->end - top) / 2;
-	bool is_burst = hc->overran >= BIN_BURST && keep_slabs(top);
-	if (hc->overran < BIN_BURST)
-		hc->overran++;
-	if (is_burst) {
-		hc->overran = BIN_DRAINED;
+	/* A signal handler may have taken some. */
+	bool is_burst = hc->overran >= BIN_BURST && hc->end - top >= BURST_BLOCKS && keep_slabs(top);
+	if (is_burst)
 		older = top;
-	}
+	hc->overran = is_burst ? BIN_DRAINED : (uint8_t)min_size(hc->overran + 1u, BIN_BURST);
 	heap_send_home(h, sc, older, hc->end);
 	memmove(top + (hc->end - older), top, (size_t)(older - top) * sizeof *top);
 	open_at(h, sc, top + (hc->end - older));

@@ -17,8 +17,8 @@ static enum misuse_where where_of(uintptr_t addr, uintptr_t block, bool is_live)
 	return !is_live ? MISUSE_AFTER_FREE : addr < block ? MISUSE_BEFORE : MISUSE_BEHIND;
 }
 
-/* Reports the fault if it is one of ours; in a block it is not, whose pages the program itself has shut. What the program writes if it goes on must not be in the next block
-   there. */
+/* Reports the fault if it is one of ours; in a block it is not, whose pages the program itself has shut. What the
+   program writes if it goes on must not be in the next block there. */
 static bool explain(uintptr_t addr, bool is_mapped) {
 	struct pagemap_entry e = pagemap_find(addr);
 	size_t size;

@@ -371,9 +371,13 @@ static void grow_bin(struct heap *h, unsigned sc) {
 /* The bin is too small for the program's rhythm if what went home when it ran over is missed now. */
 static void grow_after_overrun(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
-	bool is_too_small = hc->overran != 0 && hc->overran != BIN_DRAINED;
+	bool was_drained = hc->overran == BIN_DRAINED;
+	if (hc->overran == 0)
+		return;
 	hc->overran = 0;
-	if (is_too_small)
+	if (was_drained)
+		h->bins[sc].floor = bin_empty(hc, sc).floor; /* as large as before */
+	else
 		grow_bin(h, sc);
 }
 

@@ -85,6 +85,7 @@ static void route_lost(struct slab *s, void *arg) {
 
 /* A locked heap was in use by a thread that is gone: its free blocks are lost, not the others. */
 void heap_forget_free(struct heap *h) {
+	h->flushes = false;
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
 		struct heap_class *hc = &h->classes[sc];
 		hc->end = NULL; /* it may have been about to change */

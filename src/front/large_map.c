@@ -7,6 +7,7 @@
  */
 #include "base/bits.h"
 #include "base/list.h"
+#include "base/settings.h"
 #include "front/bigcache.h"
 #include "front/large.h"
 #include "os/lock.h"
@@ -162,8 +163,8 @@ bool large_move(struct large *l, size_t size) {
 	if (usable == 0 || l->span.ss != NULL || l->guard != 0 || l->is_fixed)
 		return false;
 	size_t old = l->span.granules, granules = large_span_granules(usable);
-	/* Where there are many such blocks, what a copy leaves serves the next. */
-	if (usable < COPIED_MOST && space_big() > OTHERS * granules)
+	/* Where there are many such blocks, what a copy leaves serves the next. Near a limit there may be no room for both. */
+	if (usable < COPIED_MOST && space_big() > OTHERS * granules && hak_settings.limit == 0)
 		return false;
 	/* An eighth more address space: a block that grows step by step moves only now and then. */
 	granules += granules / 8;

@@ -43,7 +43,9 @@ struct locked_heap *locked_heap_new(void) {
 		return NULL;
 	}
 	heap_leave(h); /* its lock says whether it is in use */
+	lock_acquire(&lh->lock);
 	lh->heap = h;
+	lock_release(&lh->lock);
 	return lh;
 }
 

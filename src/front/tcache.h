@@ -2,9 +2,9 @@
 /*
  * The thread cache: per class a bin of free blocks, and the fast paths of malloc and free.
  *
- * Thread-local, touched by its thread alone. All zero is the inert state, before a thread's first
- * allocation and after its teardown: every bin reads as empty, and tag 0 makes free either miss
- * or land in bin 0, whose magic 0 refuses every block.
+ * Thread-local, touched by its thread alone. All zero is the inert state before a thread's first
+ * allocation: every bin reads as empty, and tag 0 makes free either miss or land in bin 0, whose magic 0
+ * refuses every block. After its teardown it is the same but for the tag, which matches none then.
  * So a mode in which a thread must not be served here is data, not a branch.
  *
  * A bin is a stack of free blocks in an array (front/bins.h), which grows downwards:
@@ -49,7 +49,7 @@ enum { COUNTED_REST = 0 }; /* no class: large blocks, and those of mosaics and o
 
 struct tcache {
 	struct bin bin[SC_COUNT];
-	uint32_t tag;      /* owner << TAG_OWNER_SHIFT of the thread's heap; 0: none, and the bins are all zero.
+	uint32_t tag;      /* owner << TAG_OWNER_SHIFT of the thread's heap; 0: none yet, and the bins are all zero.
 	                      TAG_MATCHES_NONE: all frees go out of line; another thread may set that
 	                      (heap_call_threads) */
 	bool exit_is_seen; /* the thread's end is noticed without an exit hook */

@@ -733,9 +733,9 @@ bool reading_setting(const struct reading *r, unsigned row, struct reading_setti
 		memcpy(words, "0 1", sizeof "0 1");
 	else if (kind == r->number[N_KIND_PROFILE])
 		get_bytes(r, r->root[ROOT_PROFILE_NAMES], words, sizeof words / 2);
-	int32_t low = (int32_t)GET(c->bytes, SETTING_LOW);
+	int64_t low = (int32_t)GET(c->bytes, SETTING_LOW);
 	if (is_number(r, kind) && low <= 0) /* where 0 is a number like others, the word means the one below the bounds */
-		word = (uint64_t)(value - low) + 1;
+		word = (uint64_t)value - (uint64_t)low + 1;
 	if (!nth_word(words, word, setting->value, sizeof setting->value))
 		put_number(setting->value, value);
 	return true;

@@ -370,8 +370,9 @@ bool sample_freed(struct heap *h, const void *ptr, bool may_wait) {
 
 void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, const void *caller) {
 	sample_freed(h, old, true);
+	const struct large *l = large_of((uintptr_t)ptr);
 	if (h != NULL && h->sampling != NULL)
-		sample_heap_block(h, NULL, ptr, size, caller);
+		sample_heap_block(h, l != NULL ? l->heap : NULL, ptr, size, caller);
 }
 
 void sample_heap_destroyed(const struct locked_heap *of) {

@@ -292,7 +292,8 @@ static void apply_age(void) {
 
 void purge_note_burst(void) {
 	int64_t delay = hak_settings.purge_delay_ms;
-	if (delay <= 0 || __atomic_load_n(&hak_purge_waits, __ATOMIC_RELAXED) != NULL) /* nothing will wait; the purge thread sees to it */
+	/* Nothing will wait, or the purge thread sees to it. */
+	if (delay <= 0 || __atomic_load_n(&hak_purge_waits, __ATOMIC_RELAXED) != NULL)
 		return;
 	uint64_t now = os_now_ms();
 	/* Relaxed: the time is a matter of many ms. */

@@ -59,6 +59,7 @@ struct preload_file {
 	int folder;             /* the one in which the file really lies */
 	char path[PATH_MAX];    /* of the file behind all links, seen from `root` */
 	const char *name;       /* its last part */
+	char temporary[40];     /* what takes its place is called so before */
 	bool exists;
 	struct stat stat;       /* if it existed when it was read */
 	struct bytes text;      /* what stands in it, as far as we know; none if it does not exist */

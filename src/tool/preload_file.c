@@ -6,7 +6,7 @@
  * renamed over it; so at every moment, also after a crash, it is the old one or the new one. A new one
  * that was left behind by a crash is removed by the next run. Before it is renamed the old one is read
  * again: what others wrote meanwhile stays. Runs that replace the file wait for each other: each holds a
- * lock on the folder from before it reads until it ends. Since anybody may hold that, they do not wait long.
+ * lock on the folder from before it reads until it ends. Since anybody may hold that, they do not wait for ever.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +21,7 @@
 
 #include "tool/preload.h"
 
-static const char temporary[] = ".ld.so.preload.hakmem";
-enum { TEXT_MOST = 1 << 20, LINKS_MOST = 40, LOCK_TRIES = 1000, LOCK_MS = 10 };
+enum { TEXT_MOST = 1 << 20, LINKS_MOST = 40, LOCK_TRIES = 3000, LOCK_MS = 10 };
 
 int preload_exit_of(int error) {
 	return error == EACCES || error == EPERM ? TOOL_NO_PERMISSION : TOOL_FAILED;
@@ -123,14 +122,20 @@ int preload_file_read(struct preload_file *f) {
 	return code;
 }
 
-/* A file system without locks still gets whole files; only two runs at once could undo each other. */
-static void lock_folder(const struct preload_file *f) {
+/* Without a lock, as on a file system that has none, each run has a temporary file of its own. */
+static void lock_folder(struct preload_file *f) {
 	const struct timespec pause = { .tv_nsec = LOCK_MS * 1000000L };
-	for (int i = 0; i < LOCK_TRIES; i++) {
-		if (TEMP_FAILURE_RETRY(flock(f->folder, LOCK_EX | LOCK_NB)) == 0 || errno != EWOULDBLOCK)
-			return;
-		(void)nanosleep(&pause, NULL);
+	int locked = -1;
+	for (int i = 0; i < LOCK_TRIES && locked != 0; i++) {
+		locked = TEMP_FAILURE_RETRY(flock(f->folder, LOCK_EX | LOCK_NB));
+		if (locked != 0 && errno != EWOULDBLOCK)
+			break;
+		if (locked != 0)
+			(void)nanosleep(&pause, NULL);
 	}
+	strcpy(f->temporary, ".ld.so.preload.hakmem");
+	if (locked != 0)
+		snprintf(f->temporary, sizeof f->temporary, ".ld.so.preload.hakmem.%d", (int)getpid());
 }
 
 int preload_file_open(struct preload_file *f, int root, bool to_replace) {
@@ -200,8 +205,8 @@ static bool fill(const struct preload_file *f, int fd, struct bytes text) {
 
 static bool make_temporary(const struct preload_file *f, struct bytes text) {
 	int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-	(void)unlinkat(f->folder, temporary, 0);
-	int fd = TEMP_FAILURE_RETRY(openat(f->folder, temporary, flags, 0600));
+	(void)unlinkat(f->folder, f->temporary, 0);
+	int fd = TEMP_FAILURE_RETRY(openat(f->folder, f->temporary, flags, 0600));
 	if (fd < 0)
 		return false;
 	bool done = fill(f, fd, text);
@@ -241,7 +246,7 @@ static enum placing put_in_place(const struct preload_file *f, struct bytes text
 	if (sight != (f->exists ? SIGHT_SAME : SIGHT_NOTHING))
 		return CHANGED_BY_OTHERS;
 	bool done = goes ? TEMP_FAILURE_RETRY(unlinkat(f->folder, f->name, 0)) == 0 || errno == ENOENT :
-		TEMP_FAILURE_RETRY(renameat(f->folder, temporary, f->folder, f->name)) == 0;
+		TEMP_FAILURE_RETRY(renameat(f->folder, f->temporary, f->folder, f->name)) == 0;
 	return done ? PLACED : NOT_PLACED;
 }
 
@@ -259,7 +264,7 @@ int preload_file_replace(struct preload_file *f, struct bytes text) {
 	enum placing placing = put_in_place(f, text);
 	int error = errno;
 	if (placing != PLACED)
-		(void)unlinkat(f->folder, temporary, 0);
+		(void)unlinkat(f->folder, f->temporary, 0);
 	if (placing == CHANGED_BY_OTHERS) {
 		complain("preload: %s: somebody else has changed it meanwhile; it is as that left it", f->path);
 		return TOOL_FAILED;

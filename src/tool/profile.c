@@ -12,7 +12,7 @@
 #include "tool/commands.h"
 #include "tool/process.h"
 
-enum { SECONDS = 10, SECONDS_MOST = 1000000, LOOK_MS = 100, LOOKS = 50 };
+enum { SECONDS = 10, SECONDS_MOST = 1000000, LOOK_MS = 100, LOOKS = 50, SOON = 9 };
 
 static volatile sig_atomic_t is_interrupted;
 
@@ -24,9 +24,10 @@ static void interrupt(int number) {
 /* The process must not go on sampling because somebody is impatient: then it is over sooner. */
 static void catch_interrupts(void) {
 	static const int numbers[] = { SIGHUP, SIGINT, SIGTERM };
-	struct sigaction action = { .sa_handler = interrupt };
+	struct sigaction action = { .sa_handler = interrupt }, old;
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-		sigaction(numbers[i], &action, NULL);
+		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) /* as by nohup */
+			sigaction(numbers[i], &action, NULL);
 }
 
 static void pause_for(long ms) {
@@ -78,10 +79,10 @@ static size_t path_of(const struct process *p, const char *pattern, char *path, 
 	return is_whole ? before : 0;
 }
 
-/* All zero: not there. */
+/* All zero: it is not there, or no file. */
 static struct stat look_at(const char *path) {
 	struct stat st;
-	if (stat(path, &st) != 0)
+	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
 		memset(&st, 0, sizeof st);
 	return st;
 }
@@ -108,21 +109,21 @@ static int send(const struct process *p, int number) {
 	return (int)process_complain(p, errno == EPERM ? TOOL_NO_PERMISSION : TOOL_NO_PROCESS);
 }
 
-/* The signal switches sampling on, or off if it was on, which can be seen: the file is written. */
+/* The signal switches sampling on, or off if it was on, which can be seen: the file is written soon. */
 static int sample_for(const struct process *p, int number, const char *path, long seconds) {
 	struct reading_setting sample;
 	bool is_for_good = process_setting(p, "sample", &sample) && atoi(sample.value) != 0; /* each signal writes it */
-	struct stat old = look_at(path);
+	struct stat old = look_at(path), now = old;
 	int code = send(p, number);
-	for (long left = seconds * (1000 / LOOK_MS); code == TOOL_OK && left > 0 && !is_interrupted; left--) {
+	for (int i = 0; code == TOOL_OK && !is_for_good && i < SOON && is_same(&now, &old) && !is_interrupted; i++) {
 		pause_for(LOOK_MS);
-		struct stat now = look_at(path);
-		if (is_for_good || is_same(&now, &old))
-			continue;
-		is_for_good = true;
-		left = seconds * (1000 / LOOK_MS) + 1;
-		code = send(p, number);
+		now = look_at(path);
 	}
+	bool was_on = !is_for_good && !is_same(&now, &old);
+	if (code == TOOL_OK && was_on)
+		code = send(p, number);
+	if (code == TOOL_OK)
+		pause_for(1000 * seconds - (is_for_good || was_on ? 0 : SOON * LOOK_MS));
 	is_interrupted = false;
 	return code;
 }
