@@ -50,7 +50,11 @@ static void link_altered_in_a_bit_is_an_end_but_not_ours(void **state)
 	assert_true(link_is_end(link_decode(slab_end(s))) && link_is_our_end(link_decode(slab_end(s))));
 	for (unsigned bit = 0; bit < 64; bit++) {
 		uintptr_t at = link_decode(link ^ (uintptr_t)1 << bit);
-		assert_int_equal(link_is_end(at), (at & LINK_OTHER_BITS) != 0);
+#if defined(__x86_64__)
+		assert_int_equal(link_is_end(at), bit < 4 || bit >= 48 || (at >> 47 & 1) != 0);
+#else
+		assert_int_equal(link_is_end(at), bit < 4 || bit >= 48); /* addresses may have bit 47 */
+#endif
 		assert_false(link_is_our_end(at));
 	}
 	slab_delete(s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A signal handler that frees while its thread ends, or while the thread gets a heap. */
+/* A signal handler that frees while its thread ends. */
 #include "abi/lifecycle.h"
 
 #include <pthread.h>
