@@ -1,34 +1,54 @@
 /* SPDX-License-Identifier: MIT */
 #include "observe/write.h"
 
-#include <assert.h>
 #include <string.h>
 
 enum kind { GAUGE, COUNTER, GROUP };
 enum unit { BYTES, NUMBER };
 
-/* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
-struct stat_row {
-	char name[19], help[37];
-	uint8_t kind, unit;
-	uint16_t offset;
-};
-
-#define FITS(text, member) (sizeof(text) <= sizeof(((struct stat_row *)0)->member))
-#define STAT(field, kind, unit, text) static_assert(FITS(#field, name) && FITS(text, help), #field);
-#define STAT_GROUP(title) static_assert(FITS(title, help), title);
+/* Text lies beside the rows, all in one: pointers to it would have to be relocated in every process. */
+#define AT_LINE(line) AT_LINE_(line)
+#define AT_LINE_(line) line_##line
+#define STAT(field, kind, unit, help) char AT_LINE(__LINE__)[sizeof #field "\0" help];
+#define STAT_GROUP(title) char AT_LINE(__LINE__)[sizeof "\0" title];
+struct stat_texts {
 #include "observe/stats.def"
+};
 #undef STAT
 #undef STAT_GROUP
 
-#define STAT(field, kind, unit, help) { #field, help, kind, unit, offsetof(struct hak_stats, field) },
-#define STAT_GROUP(title) { "", title, GROUP, 0, 0 },
+/* A name, and help behind its end. */
+#define STAT(field, kind, unit, help) #field "\0" help,
+#define STAT_GROUP(title) "\0" title,
+static const struct stat_texts texts = {
+#include "observe/stats.def"
+};
+#undef STAT
+#undef STAT_GROUP
+
+struct stat_row {
+	uint16_t text, offset;
+	uint8_t kind, unit;
+};
+
+#define STAT(field, kind, unit, help) \
+	{ offsetof(struct stat_texts, AT_LINE(__LINE__)), offsetof(struct hak_stats, field), kind, unit },
+#define STAT_GROUP(title) { offsetof(struct stat_texts, AT_LINE(__LINE__)), 0, GROUP, 0 },
 static const struct stat_row rows[] = {
 #include "observe/stats.def"
 };
 #undef STAT
 #undef STAT_GROUP
 enum { ROWS = sizeof rows / sizeof *rows };
+
+static const char *name_of(const struct stat_row *row) {
+	return (const char *)&texts + row->text;
+}
+
+static const char *help_of(const struct stat_row *row) {
+	const char *name = name_of(row);
+	return name + strlen(name) + 1;
+}
 
 static uint64_t value_of(const struct hak_stats *st, const struct stat_row *row) {
 	uint64_t value;
@@ -124,11 +144,11 @@ static void text_row(struct out *o, const struct hak_stats *st, const struct sta
 	if (!is_shown(st, row))
 		return;
 	put_str(o, "  ");
-	put_str(o, row->name);
-	pad(o, strlen(row->name), 20);
+	put_str(o, name_of(row));
+	pad(o, strlen(name_of(row)), 20);
 	put_right(o, (row->unit == BYTES ? readable(value) : decimal(value)).text, 12);
 	put_str(o, "   ");
-	put_str(o, row->help);
+	put_str(o, help_of(row));
 	put_str(o, "\n");
 }
 
@@ -191,7 +211,7 @@ void write_text(const struct hak_stats *st, bool warm, put_fn *put, void *arg) {
 		if (rows[i].kind != GROUP) {
 			text_row(&o, st, &rows[i]);
 		} else if (i != ROWS - 4 || st->has_ops != 0) { /* the last group has three rows */
-			put_str(&o, rows[i].help);
+			put_str(&o, help_of(&rows[i]));
 			put_str(&o, "\n");
 		}
 	}
@@ -284,7 +304,7 @@ static void json_stats(const struct hak_stats *st, put_fn *put, void *arg) {
 	json_bool(&o, "is_partial", st->is_partial != 0);
 	for (size_t i = 0; i < ROWS; i++)
 		if (rows[i].kind != GROUP && is_shown(st, &rows[i]))
-			json_member(&o, rows[i].name, value_of(st, &rows[i]), false);
+			json_member(&o, name_of(&rows[i]), value_of(st, &rows[i]), false);
 	put_str(&o, ",\"classes\":[");
 	for (size_t sc = 1; sc < st->classes; sc++) {
 		put_str(&o, sc == 1 ? "" : ",");
@@ -318,7 +338,7 @@ void write_json_heap(const struct reading_heap *h, put_fn *put, void *arg) {
 	json_member(&o, "cached_blocks", c->cached_blocks, false);
 	for (size_t i = 0; i < ROWS; i++)
 		if (is_by_heap(&rows[i]) || (is_op(&rows[i]) && c->has_ops != 0))
-			json_member(&o, rows[i].name, value_of(c, &rows[i]), false);
+			json_member(&o, name_of(&rows[i]), value_of(c, &rows[i]), false);
 	put_str(&o, "}");
 	flush(&o);
 }
@@ -372,9 +392,9 @@ static void metric_row(struct out *o, const struct metric_source *s, size_t n, c
 		if (!is_shown(s[i].stats, row))
 			continue;
 		if (!begun)
-			metric_head(o, row->name, bytes ? "bytes" : "", counter ? "counter" : "gauge", row->help);
+			metric_head(o, name_of(row), bytes ? "bytes" : "", counter ? "counter" : "gauge", help_of(row));
 		begun = true;
-		metric_value(o, row->name, suffix, s[i].labels, 0, value_of(s[i].stats, row));
+		metric_value(o, name_of(row), suffix, s[i].labels, 0, value_of(s[i].stats, row));
 	}
 }
 
@@ -435,7 +455,7 @@ void write_xml(const struct hak_stats *st, put_fn *put, void *arg) {
 		if (rows[i].kind == GROUP || !is_shown(st, &rows[i]))
 			continue;
 		put_str(&o, "<total type=\"");
-		put_str(&o, rows[i].name);
+		put_str(&o, name_of(&rows[i]));
 		put_str(&o, rows[i].unit == BYTES ? "\" size=\"" : "\" count=\"");
 		put_dec(&o, value_of(st, &rows[i]));
 		put_str(&o, "\"/>\n");
