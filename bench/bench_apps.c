@@ -129,17 +129,18 @@ static bool run(const struct app *app, size_t *peakp) {
 	return true;
 }
 
-/* The user's own settings must not count. */
+/* The user's own settings must not count; git must not work on the user's own repository. */
 static void set_environment(void) {
+	static const char *const forgotten[] = {"GIT_", "PERL", "PYTHON", "SQLITE_", "XZ_", "XDG_CONFIG_"};
 	char folder[FOLDER_PATH_MAX];
+	for (size_t i = 0; i < sizeof(forgotten) / sizeof(forgotten[0]); i++)
+		program_forget(forgotten[i]);
 	setenv("HOME", folder_path(folder, ""), 1);
 	setenv("LC_ALL", "C", 1);
 	setenv("GIT_CONFIG_NOSYSTEM", "1", 1);
 	setenv("PYTHONHASHSEED", "0", 1);
 	setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
 	setenv("PERL_HASH_SEED", "0", 1);
-	unsetenv("XZ_OPT");
-	unsetenv("XZ_DEFAULTS");
 }
 
 int main(int argc, char **argv) {

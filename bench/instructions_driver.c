@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
 	workload_begin(&workload, argc, argv);
 	size_t n = parameters[BATCH].value;
 	if (parameters[MIN].value > parameters[MAX].value)
-		workload_fail("min is above max");
+		workload_refuse("min is above max");
 	struct block *blocks = scratch(n * sizeof(*blocks));
 	uint32_t *order = scratch(n * sizeof(*order));
 	choose(blocks, order, n);

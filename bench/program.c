@@ -17,10 +17,7 @@
 #include "folder.h"
 #include "workload.h"
 
-bool program_find(const char *name, char path[PATH_MAX]) {
-	const char *folders = getenv("PATH");
-	if (folders == NULL)
-		folders = "/usr/local/bin:/usr/bin:/bin";
+static bool find_in(const char *folders, const char *name, char path[PATH_MAX]) {
 	while (*folders != 0) {
 		size_t length = strcspn(folders, ":");
 		int written = snprintf(path, PATH_MAX, "%.*s/%s", (int)length, folders, name);
@@ -29,6 +26,11 @@ bool program_find(const char *name, char path[PATH_MAX]) {
 		folders += length + (folders[length] == ':');
 	}
 	return false;
+}
+
+bool program_find(const char *name, char path[PATH_MAX]) {
+	const char *own = getenv("PATH");
+	return find_in("/usr/bin:/bin", name, path) || (own != NULL && find_in(own, name, path));
 }
 
 static Dl_info object_of(const char *symbol) {
@@ -48,6 +50,20 @@ const char *program_object(void) {
 
 bool program_object_is_libc(void) {
 	return object_of("malloc").dli_fbase == object_of("puts").dli_fbase;
+}
+
+void program_forget(const char *prefix) {
+	char name[256];
+	for (char **at = environ; *at != NULL;) {
+		size_t length = strcspn(*at, "=");
+		bool goes = strncmp(*at, prefix, strlen(prefix)) == 0 && length < sizeof(name);
+		if (goes) {
+			memcpy(name, *at, length);
+			name[length] = 0;
+			goes = unsetenv(name) == 0; /* what follows has moved up */
+		}
+		at += !goes;
+	}
 }
 
 static void redirect(const char *path, int flags, int fd) {

@@ -32,12 +32,17 @@ struct usage {
 	size_t peak;
 };
 
-/* Writes the path of the program `name`, searched in PATH, to `path`; false if there is none. */
+/* Writes the path of the program `name` to `path`: the system's, else the first in PATH; false if there is none. What a
+   user has in front of the system's would be another program on each machine. */
 bool program_find(const char *name, char path[PATH_MAX]);
 
 /* The path of the object that serves malloc in this process, and whether that is the C library. */
 const char *program_object(void);
 bool program_object_is_libc(void);
+
+/* Removes the variables whose names begin with `prefix` from the environment: the user's own settings of a
+   program must not count, nor lead it to the user's own files. */
+void program_forget(const char *prefix);
 
 /* Starts a program. It is killed if the workload ends before it. */
 pid_t program_start(const struct program *program);

@@ -9,11 +9,12 @@
 A list separates them by commas. Everything that is asked for is checked before anything is run.
 """
 import glob
+import hashlib
 import os
 import platform
 import re
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import elf
 from .errors import Refused
@@ -27,6 +28,10 @@ PEER_FILES = {
 PACKAGES = {"mimalloc": "libmimalloc2.0 (Debian), mimalloc (Fedora)",
             "jemalloc": "libjemalloc2 (Debian), jemalloc (Fedora)",
             "tcmalloc": "libtcmalloc-minimal4 (Debian), gperftools-libs (Fedora)"}
+
+# Of the sources that these scripts are part of, and where they are built unless something is said.
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+OWN_BUILD = os.path.join(ROOT, "build-bench")
 
 # What would change what is measured is kept from the environment of whoever starts a comparison.
 FOREIGN_SETTINGS = re.compile(
@@ -85,6 +90,8 @@ def find_hakmem(build):
 def check_library(path):
     if not os.path.exists(path):
         raise Refused(f"{path}: there is no such file")
+    if not os.path.isfile(path):
+        raise Refused(f"{path}: is not a shared library")
     # The loader splits LD_PRELOAD at these.
     if re.search(r"[\s:]", path):
         raise Refused(f"{path}: a path with spaces or colons cannot be preloaded")
@@ -109,8 +116,9 @@ def parse_settings(text, words):
 
 def parse(text, build):
     """The allocator that is asked for by text."""
-    name, *words = re.split(r":(?=\w*=|\w*$)", text)  # a value may hold colons, as jemalloc's do
-    settings = parse_settings(text, words)
+    name, colon, rest = text.partition(":")
+    words = re.split(r":(?=[A-Za-z_]\w*=)", rest)  # a value may hold colons, as jemalloc's do
+    settings = parse_settings(text, words if colon else [])
     kind, path = name, ""
     if name == "hakmem":
         path = find_hakmem(build)
@@ -120,23 +128,27 @@ def parse(text, build):
             raise Refused(f"{name} is not installed; package {PACKAGES[name]}")
     elif "/" in name:
         kind, path = "other", os.path.realpath(name)
-        if os.path.exists(find_hakmem(build)) and os.path.exists(path):
-            kind = "hakmem" if os.path.samefile(path, find_hakmem(build)) else kind
     elif name != "libc":
         raise Refused(f"unknown allocator '{name}'; known: libc, hakmem, {', '.join(PEER_FILES)}, "
                       "or a path with a slash")
     if path:
         check_library(path)
+        kind = "hakmem" if elf.exports(path, "hak_owns") else kind
     label = re.sub(r"^lib|\.so.*$", "", os.path.basename(name)) if "/" in name else name
     return Allocator(":".join([label] + [f"{n}={v}" for n, v in settings.items()]), kind, path,
                      settings, version_of(kind, path, build))
 
 
 def parse_list(text, build):
-    allocators = [parse(item, build) for item in text.split(",") if item]
+    items = [item for item in text.split(",") if item]
+    allocators = [parse(item, build) for item in items]
     if not allocators:
         raise Refused("no allocator was named")
     labels = [allocator.label for allocator in allocators]
+    # Libraries of one name are told apart by their paths.
+    labels = [item if "/" in item and labels.count(label) > 1 else label
+              for item, label in zip(items, labels)]
+    allocators = [replace(allocator, label=label) for allocator, label in zip(allocators, labels)]
     for label in labels:
         if labels.count(label) > 1:
             raise Refused(f"allocator '{label}' is named twice")
@@ -173,8 +185,13 @@ def package_version(path):
 def version_of(kind, path, build):
     if kind == "libc":
         return " ".join(platform.libc_ver())
+    # Only what was built just before is known to be what the sources say.
+    if path == find_hakmem(build) and build == OWN_BUILD:
+        commit = _output("git", "describe", "--always", "--dirty", "--tags", folder=ROOT)
+        if commit:
+            return commit
     if kind == "hakmem":
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-        return (_output("git", "describe", "--always", "--dirty", "--tags", folder=root)
-                or "unknown commit")
+        with open(path, "rb") as file:
+            checksum = hashlib.sha256(file.read()).hexdigest()
+        return " ".join(filter(None, [package_version(path), f"sha256 {checksum[:16]}"]))
     return package_version(path) or os.path.basename(path)

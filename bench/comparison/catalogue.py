@@ -21,7 +21,7 @@ class Row:
     workload: str                      # its binary
     arguments: tuple
     level: str = "quick"               # the first one it is part of
-    group: str = "speed"               # speed, threads, memory, programs or process
+    group: str = "speed"               # speed, threads, memory, programs, process or matrix
     clock: str = "cpu"                 # or wall
     threads: int = 1                   # 1: bound to one CPU
     compared: tuple = ("time", "memory")

@@ -9,11 +9,10 @@ import sys
 
 from . import allocators, catalogue, claims, files, markdown, matrix, noise, pictures, text
 from .errors import Failed, Refused
-from .measure import measure
+from .measure import measure, only_one
 from .summary import Summary
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-BENCH = os.path.join(ROOT, "bench")
+BENCH = os.path.join(allocators.ROOT, "bench")
 MAX_RUNS = 1000
 
 EPILOG = """\
@@ -105,12 +104,14 @@ def choose_allocators(words, build):
 
 def with_extras(chosen, rows, build):
     """The allocators and those that single rows ask for besides, as variants of one of them."""
-    labels = {one.label for one in chosen}
-    for text_ in sorted({label for row in rows for label in row.extra} - labels):
-        if text_.partition(":")[0] in labels:
-            one = allocators.parse(text_, build)
-            chosen = chosen + [dataclasses.replace(one, extra=True)]
-    return chosen
+    paths = {one.label: one.path for one in chosen}
+    extras = []
+    for label in sorted({label for row in rows for label in row.extra} - set(paths)):
+        base, _, settings = label.partition(":")
+        if base in paths:
+            one = allocators.parse(f"{paths[base] or base}:{settings}", build)
+            extras.append(dataclasses.replace(one, label=label, extra=True))
+    return chosen + extras
 
 
 def make_build(options):
@@ -119,10 +120,11 @@ def make_build(options):
         if not os.path.isdir(options.build):
             raise Refused(f"{options.build}: there is no such folder")
         return os.path.abspath(options.build)
-    build = os.path.join(ROOT, "build-bench")
+    build = allocators.OWN_BUILD
     steps = [["ninja", "-C", build]]
     if not os.path.exists(os.path.join(build, "build.ninja")):
-        steps.insert(0, ["meson", "setup", build, ROOT, "--buildtype=release", "-Dtests=false"])
+        steps.insert(0, ["meson", "setup", build, allocators.ROOT, "--buildtype=release",
+                         "-Dtests=false"])
     for step in steps:
         try:
             result = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -138,9 +140,10 @@ def make_build(options):
 
 
 def check_together(options):
-    if options.results and (options.matrix or options.workload or options.rows or options.out):
-        raise Refused("--results is of the whole catalogue: "
-                      "no --matrix, --rows, --out or workloads with it")
+    if options.results and (options.matrix or options.workload or options.rows or options.out
+                            or options.allocators):
+        raise Refused("--results is of the whole catalogue and all peers: "
+                      "no --matrix, --rows, --out, --allocators or workloads with it")
     if options.source and (options.matrix or options.workload or options.rows or options.runs
                            or options.allocators or options.build):
         raise Refused("--from shows what was measured: nothing to choose with it")
@@ -160,28 +163,33 @@ def check_complete(outcome):
         raise Refused(f"--results is of the whole catalogue: '{left[0]}' was not measured")
 
 
-def write_results(options, build, summary, verdicts, warnings):
+def make_folders(options, build):
+    """Where all is to be written: compare.json, the pictures and the table."""
+    folders = [options.out or os.path.join(build, "compare")]
+    folders.append(os.path.join(BENCH, "results") if options.results else folders[0])
+    for folder in {*folders, BENCH} if options.results else folders:
+        files.make_folder(folder)
+    return folders
+
+
+def write_results(options, folders, summary, verdicts, warnings):
     """All files at the end, each whole; where they are, in words.
 
     What was measured comes first: from that all else can be made again.
     """
-    folder = options.out or os.path.join(build, "compare")
-    files.make_folder(folder)
+    folder, pages = folders
     files.write(os.path.join(folder, "compare.json"), files.as_json(summary, verdicts, warnings))
     drawn = pictures.draw(summary)
     if drawn is None:
         print(f"compare: {pictures.MISSING}", file=sys.stderr)
         drawn = {}
-    if options.results:
-        folder = os.path.join(BENCH, "results")
-        files.make_folder(folder)
     data = {"compare.csv": files.as_csv(summary)}
     for name, content in {**data, **drawn}.items():
-        files.write(os.path.join(folder, name), content)
+        files.write(os.path.join(pages, name), content)
     if options.results:
         files.write(os.path.join(BENCH, "RESULTS.md"),
                     markdown.page(summary, verdicts, warnings, drawn))
-        folder = f"{os.path.join(BENCH, 'RESULTS.md')} and {folder}"
+        return f"{os.path.join(BENCH, 'RESULTS.md')} and {pages}"
     return folder
 
 
@@ -192,8 +200,9 @@ def compare(arguments):
         check_results()
     runs = choose_runs(options.runs, options.level)
     if options.source:
-        outcome, build = files.read_json(options.source), None
+        outcome = files.read_json(options.source)
         options.out = options.out or os.path.dirname(os.path.abspath(options.source))
+        folders = make_folders(options, None)
     else:
         rows = choose_rows(options)
         if options.list:
@@ -201,20 +210,20 @@ def compare(arguments):
                 print(f"{row.name:36} {row.workload} {' '.join(row.arguments)}".rstrip())
             return
         check_others(options.allocators)
-        build = make_build(options)
-        chosen, missing = choose_allocators(options.allocators, build)
-        chosen = with_extras(chosen, rows, build)
-        if options.out:
-            files.make_folder(options.out)
-        outcome = measure(rows, chosen, runs, options.level, build,
-                          catalogue.TIMEOUTS[options.level])
+        with only_one():
+            build = make_build(options)
+            chosen, missing = choose_allocators(options.allocators, build)
+            chosen = with_extras(chosen, rows, build)
+            folders = make_folders(options, build)
+            outcome = measure(rows, chosen, runs, options.level, build,
+                              catalogue.TIMEOUTS[options.level])
         outcome.missing = missing
     if options.results:
         check_complete(outcome)
     summary = Summary(outcome)
     verdicts = claims.judge(summary)
     warnings = noise.warnings(outcome.noise, summary.noisy_cells())
-    folder = write_results(options, build, summary, verdicts, warnings)
+    folder = write_results(options, folders, summary, verdicts, warnings)
     print("\n".join(text.everything(summary, verdicts, warnings)))
     print(f"written: {folder}")
 

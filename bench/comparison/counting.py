@@ -4,6 +4,8 @@ import os
 
 from . import callgrind, text
 from .command import Parser, check_others, choose_allocators, make_build
+from .errors import Refused
+from .measure import only_one
 
 FUNCTIONS = ("malloc", "free", "calloc", "realloc")
 # What is counted: batch, smallest and largest block, and two numbers of rounds.
@@ -43,10 +45,13 @@ def count(driver, allocator, pattern):
 def instructions(arguments):
     options = parse(arguments)
     check_others(options.allocators)
-    build = make_build(options)
-    driver = os.path.join(build, "bench", "instructions_driver")
-    chosen = choose_allocators(options.allocators, build)[0]
-    for title, pattern in PATTERNS.items():
-        lines = [(one.label, *count(driver, one, pattern)) for one in chosen]
-        print("\n".join([title, "", *text.table(("instructions", *FUNCTIONS), lines), ""]),
-              flush=True)
+    with only_one():
+        build = make_build(options)
+        driver = os.path.join(build, "bench", "instructions_driver")
+        if not os.access(driver, os.X_OK):
+            raise Refused(f"{driver}: not there; has the benchmark been built?")
+        chosen = choose_allocators(options.allocators, build)[0]
+        for title, pattern in PATTERNS.items():
+            lines = [(one.label, *count(driver, one, pattern)) for one in chosen]
+            print("\n".join([title, "", *text.table(("instructions", *FUNCTIONS), lines), ""]),
+                  flush=True)

@@ -68,7 +68,7 @@ def exports(path, name):
         if machine != _machine_of(sys.executable):
             raise NotALibrary("is a library for another kind of machine")
         return _defines(reader, [sections + i * size for i in range(number)], name.encode() + b"\0")
-    except struct.error:
+    except (struct.error, IndexError):
         raise NotALibrary("is a damaged shared library") from None
 
 

@@ -23,6 +23,9 @@ def reported(name, command, arguments):
     except Failed as problem:
         print(f"{name}: {problem}", file=sys.stderr)
         return 1
+    except OSError as problem:  # a full disk, say
+        print(f"{name}: {problem}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"{name}: interrupted; nothing was written", file=sys.stderr)
         return 130

@@ -22,8 +22,8 @@ READING = """## How to read it
   million. They are never mixed in a table.
 - Time is CPU time, of one bound CPU for rows of one thread, and wall time for rows whose threads
   compute all the time (larson, mid_large_mt, false_sharing). Ratios are of medians; ± is half of
-  the 95 % interval of the means. *best peer* is the best of that row among libc, mimalloc, jemalloc and
-  tcmalloc in their defaults, so HAKMEM below 1.00 is ahead of all.
+  the 95 % interval of the means. *best peer* is the best of that row among {peers}
+  in their defaults, so HAKMEM below 1.00 is ahead of all.
 - Each run proves which allocator served it, or the comparison fails.
 """
 
@@ -116,7 +116,7 @@ def page(summary, verdicts, warnings, pictures):
         [one.text, one.bound, one.number, one.detail, one.word] for one in verdicts], left=5)]
     lines += [f"![{name}](results/{name}.png)\n" for name in ("ratios", "memory")
               if f"{name}.png" in pictures]
-    lines += [READING, "## Means over rows", "",
+    lines += [READING.format(peers=", ".join(summary.peers)), "## Means over rows", "",
               *table(["geometric means, libc = 1", "rows", *summary.means()],
                      list(text.mean_rows(summary)))]
     lines += [*_sections(summary), "## What workloads report of themselves", "", *_figures(summary)]

@@ -12,7 +12,7 @@ OPERATIONS = 1_000_000, 10_000_000, 20_000_000
 
 
 def _threaded(name, workload, arguments, threads):
-    return Row(name, workload, tuple(map(str, arguments)), group="threads", clock="wall",
+    return Row(name, workload, tuple(map(str, arguments)), group="matrix", clock="wall",
                threads=max(threads, 2))
 
 
@@ -20,7 +20,8 @@ def _random_mixed(at):
     for low, high in SIZES[at]:
         for live in WORKING_SETS[at]:
             yield Row(f"random_mixed {low}-{high} B, {live} live", "bench_random_mixed",
-                      (str(OPERATIONS[at]), str(live), "1", f"--min={low}", f"--max={high}"))
+                      (str(OPERATIONS[at]), str(live), "1", f"--min={low}", f"--max={high}"),
+                      group="matrix")
 
 
 def _mid_large_mt(at):
@@ -33,7 +34,7 @@ def _mid_large_mt(at):
 def _vm_mixed(at):
     for live in FEW_WORKING_SETS[at]:
         yield Row(f"vm_mixed {live} live", "bench_vm_mixed",
-                  (str(OPERATIONS[at] // 50), str(live), "1"),
+                  (str(OPERATIONS[at] // 50), str(live), "1"), group="matrix",
                   extra=("hakmem:HAKMEM_BIGCACHE_L25=0",))
 
 

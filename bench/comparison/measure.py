@@ -61,16 +61,24 @@ def prefer_priority():
             os.setpriority(os.PRIO_PROCESS, 0, -5)
 
 
-class Runner:
-    """Starts workloads of one build and reads what they report."""
+@contextlib.contextmanager
+def bound_to_one(cpus):
+    """Binds this process, and so what it starts, to the last of the processors it may use."""
+    # Interrupts are most often served by the first one.
+    os.sched_setaffinity(0, {cpus[-1]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cpus)
 
-    def __init__(self, build, timeout):
+
+class Runner:
+    """Starts workloads of one build and reads what they report; `cpus`: for rows of several threads."""
+
+    def __init__(self, build, timeout, cpus):
         self.folder = os.path.join(build, "bench")
         self.timeout = timeout
-        self.cpus = machine.cpus()
-        # Interrupts are most often served by the first processor.
-        self.single = {self.cpus[-1]}
-        os.sched_setaffinity(0, self.single)
+        self.cpus = cpus
 
     def program(self, row):
         path = os.path.join(self.folder, row.workload)
@@ -170,16 +178,26 @@ class Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
+def _files(allocators):
+    """What tells whether somebody has replaced a library meanwhile."""
+    seen = [os.stat(one.path) if one.path else None for one in allocators]
+    return [file and (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns) for file in seen]
+
+
 def measure(rows, allocators, runs, level, build, timeout):
-    """Runs everything; an Outcome. The rows of programs that are not installed are left out."""
-    with only_one():
-        cpus = machine.describe()  # before this process binds itself to one
-        prefer_priority()
-        runner = Runner(build, timeout)
-        for row in rows:
-            runner.program(row)
+    """Runs everything; an Outcome. The rows of programs that are not installed are left out.
+
+    To be called with only_one, which covers the building of what is measured, too.
+    """
+    cpus = machine.cpus()
+    runner = Runner(build, timeout, cpus)
+    for row in rows:
+        runner.program(row)
+    outcome = Outcome(machine.describe(), level, runs, rows, allocators)
+    prefer_priority()
+    files = _files(allocators)
+    with bound_to_one(cpus):
         watch = noise.Watch()
-        outcome = Outcome(cpus, level, runs, rows, allocators)
         steps = list(plan(rows, allocators, runs))
         progress = Progress(sum(len(turn) for _, _, turn in steps))
         try:
@@ -195,5 +213,7 @@ def measure(rows, allocators, runs, level, build, timeout):
         finally:
             progress.close()
         outcome.noise = watch.figures()
-        outcome.drop_skipped()
-        return outcome
+    if _files(allocators) != files:
+        raise Failed("a library was replaced while it was measured")
+    outcome.drop_skipped()
+    return outcome

@@ -9,7 +9,7 @@ import time
 
 from . import statistics
 
-LOAD_LIMIT = 0.3          # other processes ready to run, beside ours
+LOAD_LIMIT = 0.3          # others ready to run between the runs, on average
 SPREAD_LIMIT = 0.05       # CV of the fixed work's time
 STEAL_LIMIT = 0.01        # of the time of all CPUs
 ROW_LIMIT = 0.10          # CV of a row
@@ -34,22 +34,30 @@ def _stolen_and_all():
         return 0, 0
 
 
-class Watch:
-    """Begins with the load of the machine before anything was run."""
+def _others_ready():
+    """How many threads, beside this one, run or could run now."""
+    try:
+        with open("/proc/loadavg", encoding="ascii") as file:
+            return max(int(file.read().split()[3].partition("/")[0]) - 1, 0)
+    except (OSError, ValueError, IndexError):
+        return 0
 
+
+class Watch:
     def __init__(self):
-        self.load = os.getloadavg()[0]
+        self.others = []
         self.times = []
         self.before = _stolen_and_all()
         for _ in range(10):
             self.look()
 
     def look(self):
+        self.others.append(_others_ready())
         self.times.append(_calibrate())
 
     def figures(self):
         stolen, ticks = (after - before for before, after in zip(self.before, _stolen_and_all()))
-        return {"load": self.load, "spread": statistics.describe(self.times).cv,
+        return {"load": sum(self.others) / len(self.others), "spread": statistics.describe(self.times).cv,
                 "steal": stolen / ticks if ticks > 0 else 0.0}
 
 
@@ -57,8 +65,7 @@ def warnings(figures, cells):
     """What makes the figures unsure, in lines; cells are (row name, allocator, CV of the time)."""
     lines = []
     if figures["load"] > LOAD_LIMIT:
-        lines.append(f"the load average was {figures['load']:.2f} before the first run: "
-                     "other programs were running")
+        lines.append(f"other programs were running: {figures['load']:.2f} threads on average")
     if figures["spread"] > SPREAD_LIMIT:
         lines.append("a fixed piece of work took times that differ by "
                      f"{100 * figures['spread']:.1f} % (CV; above {100 * SPREAD_LIMIT:.0f} % the "

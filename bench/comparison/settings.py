@@ -6,7 +6,7 @@ import os
 from . import allocators, callgrind, catalogue, markdown
 from .command import Parser, choose_runs, make_build
 from .errors import Refused
-from .measure import measure
+from .measure import measure, only_one
 from .studies import STUDIES
 from .summary import Summary
 
@@ -137,6 +137,7 @@ def settings(arguments):
     if not chosen:
         raise Refused("no row of these studies fits")
     choose_runs(options.runs, options.level)
-    build = make_build(options)
-    for study, rows in chosen:
-        show(study, rows, options, build)
+    with only_one():
+        build = make_build(options)
+        for study, rows in chosen:
+            show(study, rows, options, build)

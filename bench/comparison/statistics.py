@@ -64,17 +64,31 @@ def median(values):
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def describe(samples):
-    """The Statistics of one or more numbers."""
+def _half_width(samples):
+    """Of the 95 % interval of the mean of independent numbers."""
     n = len(samples)
+    if n < 2:
+        return math.nan
+    mean = math.fsum(samples) / n
+    variance = math.fsum((x - mean) ** 2 for x in samples) / (n - 1)
+    return t_quantile(CONFIDENCE, n - 1) * math.sqrt(variance / n)
+
+
+def describe(samples, group=1):
+    """The Statistics of one or more numbers.
+
+    Runs in close succession share the machine's mood. Where each `group` of samples in a row is of
+    such runs, only the means of these groups are taken for independent.
+    """
+    n = len(samples)
+    apart = [math.fsum(samples[i:i + group]) / len(samples[i:i + group]) for i in range(0, n, group)]
     mean = math.fsum(samples) / n
     stddev = math.sqrt(math.fsum((x - mean) ** 2 for x in samples) / (n - 1)) if n > 1 else 0.0
-    half_width = t_quantile(CONFIDENCE, n - 1) * stddev / math.sqrt(n) if n > 1 else math.nan
     # A spread that is only rounding has no outliers.
     threshold = max(OUTLIER_SIGMAS * stddev, 1e-12 * abs(mean))
     outliers = sum(abs(x - mean) > threshold for x in samples)
-    return Statistics(n, mean, median(samples), stddev, stddev / mean if mean else 0.0, half_width,
-                      outliers, min(samples), max(samples))
+    return Statistics(n, mean, median(samples), stddev, stddev / mean if mean else 0.0,
+                      _half_width(apart), outliers, min(samples), max(samples))
 
 
 def ratio(ours, theirs):

@@ -26,14 +26,14 @@ class Cell:
     to_best: dict = field(default_factory=dict)
 
 
-def _cell(samples):
+def _cell(samples, group):
     def of(name):
-        return statistics.describe([sample[name] for sample in samples])
+        return statistics.describe([sample[name] for sample in samples], group)
 
     # A figure that a workload could not measure every time is left out.
     names = [name for name in samples[0]["figures"]
              if all(sample["figures"].get(name) is not None for sample in samples)]
-    figures = {name: statistics.describe([sample["figures"][name] for sample in samples])
+    figures = {name: statistics.describe([sample["figures"][name] for sample in samples], group)
                for name in names}
     return Cell(of("time_ns"), of("peak_rss_kib"), of("end_rss_kib"), of("cpu_seconds"),
                 of("seconds"), figures)
@@ -42,7 +42,7 @@ def _cell(samples):
 class Summary:
     def __init__(self, outcome):
         self.outcome = outcome
-        self.cells = {(row.name, one.label): _cell(outcome.of(row, one))
+        self.cells = {(row.name, one.label): _cell(outcome.of(row, one), row.times)
                       for row in outcome.rows for one in outcome.labels(row)}
         self.peers = [one.label for one in outcome.allocators if one.is_peer]
         for row in outcome.rows:
@@ -90,6 +90,14 @@ class Summary:
         return statistics.geometric_mean(getattr(self.cell(row, label), what).median
                                          for row in rows)
 
+    def ratio_of_means(self, label, other, what):
+        """Of two geometric means over all rows that are compared, and half the width of its interval."""
+        pairs = [(getattr(self.cell(row, label), what), getattr(self.cell(row, other), what))
+                 for row in self.compared(what)]
+        value = self.geometric_mean(label, what) / self.geometric_mean(other, what)
+        spread = math.hypot(*(seen.relative_half_width for pair in pairs for seen in pair))
+        return value, value * spread / len(pairs)
+
     def best_single_peer(self, what):
         """The peer with the least geometric mean; None without rows or peers."""
         means = [(self.geometric_mean(label, what), label) for label in self.peers]
@@ -97,7 +105,7 @@ class Summary:
 
     def state(self, row):
         """The heading a row stands under: cold, warm and steady apart."""
-        if row.group in ("speed", "threads"):
+        if row.group in ("speed", "threads", "matrix"):
             return f"{row.group}, {self.outcome.state(row)}"
         return row.group
 
@@ -109,4 +117,5 @@ class Summary:
         return list(sections.items())
 
     def noisy_cells(self):
-        return [(name, label, cell.time.cv) for (name, label), cell in self.cells.items()]
+        return [(row.name, label, self.cell(row, label).time.cv) for row in self.compared("time")
+                for label in self.labels(row)]
