@@ -21,10 +21,11 @@ HAK_COLD static void *in_libc(const char *name) {
 	return fn;
 }
 
-/* Behind a library that stands before dlsym and asks for us it is we who come next. */
+/* Behind a library that stands before dlsym and asks for us it is we who come next; where a library needs us that
+   the program does not, libc may come before us, and nothing next. */
 HAK_EVERYDAY void *next_definition(const char *name) {
 	void *fn = dlsym(RTLD_NEXT, name);
-	return HAK_LIKELY(!is_in_own_code((uintptr_t)fn)) ? fn : in_libc(name);
+	return HAK_LIKELY(fn != NULL && !is_in_own_code((uintptr_t)fn)) ? fn : in_libc(name);
 }
 
 HAK_EVERYDAY void *next_cached(_Atomic(void *) *cached, const char *name) {

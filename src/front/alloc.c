@@ -43,7 +43,8 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 		if (p != NULL)
 			return p;
 		p = heap_refill(h, sc, &is_zero);
-		guard_count(h, bin_count(h, sc) + h->classes[sc].listed);
+		if (!secure_is_on() && h->ops == NULL) /* else each comes by alloc_block */
+			guard_count(h, bin_count(h, sc) + h->classes[sc].listed);
 	} else {
 		heap_tick(h); /* it may be all that this thread does */
 	}
@@ -135,9 +136,9 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 	if ((size | align) >> ADDRESS_BITS != 0)
 		return NULL;
 	size = max_size(size, 1); /* canaries would make no bytes of it */
-	guard_count(h, 1);
-	if (guard_is_due(h)) {
-		void *guarded = guard_alloc(h, size, align);
+	if (HAK_UNLIKELY(hak_settings.guard_rate != 0) && guard_fits(size, align)) {
+		guard_count(h, 1);
+		void *guarded = guard_is_due(h) ? guard_alloc(h, size, align) : NULL;
 		if (guarded != NULL)
 			return guarded;
 	}
@@ -145,6 +146,9 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 		void *p = try_alloc(h, size, align, zero);
 		if (HAK_LIKELY(p != NULL) || again)
 			return p;
+		/* Far more than there is: the same. */
+		if (os_facts.memory != 0 && (size | align) / 2 > os_facts.memory)
+			return NULL;
 		/* The system has no more: give back what nobody needs and ask once more. */
 		release_caches(h, 0);
 		purge_release_empty();

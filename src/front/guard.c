@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/guard.h"
 
+#include <string.h>
+
 #include "base/bits.h"
 #include "front/alloc.h"
 #include "front/canary.h"
@@ -35,7 +37,7 @@ const struct guarded *guard_slots(void) {
 
 /* ---- slots ---- */
 
-static bool fits_slot(size_t size, size_t align) {
+bool guard_fits(size_t size, size_t align) {
 	size_t page = os_facts.page_size;
 	return align <= page && align_up(size, page) + 2 * page <= GRANULE;
 }
@@ -117,7 +119,7 @@ static void place(struct guarded *g, size_t size, size_t align, bool at_front) {
 void *guard_alloc(struct heap *h, size_t size, size_t align) {
 	uint64_t rate = hak_settings.guard_rate;
 	h->until_guard = (int64_t)(1 + secure_random(h) % (2 * rate - 1)); /* `rate` in the mean */
-	if (!fits_slot(size, align))
+	if (!guard_fits(size, align))
 		return NULL;
 	struct guarded *g = take_slot();
 	if (g == NULL)
@@ -184,7 +186,9 @@ void guard_free(struct guarded *g, uintptr_t addr, unsigned kind) {
 	g->freed = event_now(&stack);
 	void *pages = (void *)pages_of(g);
 	/* The pages must read zero when they are used next; those that stay accessible are of no use. */
-	if (os_purge(pages, g->bytes) && os_protect(pages, g->bytes, false) && !g->is_breached)
+	if (!os_purge(pages, g->bytes)) /* locked into memory, say */
+		memset(pages, 0, g->bytes);
+	if (os_protect(pages, g->bytes, false) && !g->is_breached)
 		put_slot(g);
 }
 

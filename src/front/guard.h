@@ -43,6 +43,9 @@ struct guarded {
 	struct guard_event made, freed;
 };
 
+/* Is such a block small enough? Others are not counted: they would use up the turns. */
+bool guard_fits(size_t size, size_t align);
+
 /* Is the next small block to be a sampled one? */
 HAK_INLINE bool guard_is_due(const struct heap *h) {
 	return HAK_UNLIKELY(hak_settings.guard_rate != 0) && h->until_guard <= 0 && !h->locked;

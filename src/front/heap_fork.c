@@ -9,21 +9,11 @@
 #include "slab/mosaic.h"
 #include "slab/pool.h"
 
-static bool is_in_inbox(const struct inbox *in, const struct slab *s) {
-	const struct slab *at = atomic_load_explicit(&in->top, memory_order_relaxed);
-	for (; at != NULL && at != INBOX_CLOSED; at = at->inbox_next)
-		if (at == s)
-			return true;
-	return false;
-}
-
-/* Not only its owner's: a router may have read an owner that was gone, and whose inbox another thread had
-   opened, when it pushed. */
-static bool is_in_any_inbox(const struct slab *s) {
+/* All inboxes, which stay open: to look for a slab in each would take long where they are long. */
+static void empty_inboxes(void) {
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
-		if (is_in_inbox(&h->inbox, s))
-			return true;
-	return false;
+		if (atomic_load_explicit(&h->inbox.top, memory_order_relaxed) != INBOX_CLOSED)
+			inbox_take(&h->inbox, false);
 }
 
 /* Takes all blocks but those on the remote list for used. */
@@ -67,8 +57,8 @@ static void disown_broken(struct slab *s, void *arg) {
 	remote_disown(s);
 }
 
-/* QUEUED but in no queue: its router is gone. PUBLISHED but not in the pool: its publisher is, or the pool
-   was reset. In the pool without a block out: its reaper is gone. */
+/* QUEUED but in no queue: it was in an inbox, or its router is gone. PUBLISHED but not in the pool: its publisher is, or
+   the pool was reset. In the pool without a block out: its reaper is gone. */
 static void route_lost(struct slab *s, void *arg) {
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
 	if (!remote_is_queued(word))
@@ -78,7 +68,7 @@ static void route_lost(struct slab *s, void *arg) {
 			pool_reap(s);
 	} else if (remote_is_published(word)) {
 		pool_repair(s);
-	} else if (!is_in_any_inbox(s)) {
+	} else {
 		remote_route(s);
 	}
 }
@@ -174,6 +164,7 @@ void heap_repair_after_fork(struct heap *mine) {
 		if (is_broken(h, mine))
 			retire_broken(h);
 	slab_for_each(settle_unfinished, NULL);
+	empty_inboxes();
 	slab_for_each(route_lost, NULL);
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine))

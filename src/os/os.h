@@ -19,6 +19,7 @@ struct os_facts {
 	bool privileged;    /* that, or root: more is at stake than the caller's own rights */
 	const char *started_as; /* path given to exec; NULL: not known */
 	uint64_t random[2]; /* 16 random bytes from the kernel */
+	size_t memory;      /* what os_memory said as the process began; 0: it was not asked, or does not know */
 };
 extern struct os_facts os_facts;
 
@@ -32,8 +33,8 @@ void *os_map(void *hint, size_t size);
 /* As os_map with an address that is a multiple of `align` (a power of two, at least a page). */
 void *os_map_aligned(size_t size, size_t align);
 
-/* As os_map_aligned, to be the target of os_move from a mapping of `old_size`: the limit may be passed by
-   that much meanwhile. */
+/* Addresses to be the target of os_move from a mapping of `old_size`: no memory, which two such blocks might not
+   find room for, and the limit may be passed by that much meanwhile. */
 void *os_map_target(size_t size, size_t align, size_t old_size);
 
 /* Once the settings hold: gives what was mapped before, when the loader allocated, the name that the setting

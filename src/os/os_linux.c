@@ -194,10 +194,11 @@ static void kernel_orders(void) {
 #endif
 }
 
-HAK_EVERYDAY static void *map(void *hint, size_t size) {
+/* With PROT_NONE only addresses: the system reserves no memory for them. */
+HAK_EVERYDAY static void *map(void *hint, size_t size, long prot) {
 	COUNT_CALL(mmap);
-	long ret = raw6(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
-	                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long ret = raw6(SYS_mmap, (long)hint, (long)size, prot,
+	                MAP_PRIVATE | MAP_ANONYMOUS | (prot == PROT_NONE ? MAP_NORESERVE : 0), -1, 0);
 	if (failed(ret))
 		return NULL;
 	kernel_orders();
@@ -213,11 +214,11 @@ static bool unmap(void *addr, size_t size) {
 }
 
 /* Maps more than asked and trims both ends. */
-static void *map_and_trim(size_t size, size_t align) {
+static void *map_and_trim(size_t size, size_t align, long prot) {
 	size_t extra = align - os_facts.page_size;
 	if (size + extra < size)
 		return NULL;
-	char *raw = map(NULL, size + extra);
+	char *raw = map(NULL, size + extra, prot);
 	if (raw == NULL)
 		return NULL;
 	char *start = (char *)align_up((uintptr_t)raw, align);
@@ -243,16 +244,16 @@ static void note_hole(uintptr_t end) {
 		atomic_store_explicit(&last_fine, end, memory_order_relaxed);
 }
 
-static void *map_aligned(size_t size, size_t align) {
+static void *map_aligned(size_t size, size_t align, long prot) {
 	_Atomic uintptr_t *last = align <= FINE ? &last_fine : &last_coarse;
 	uintptr_t hint = atomic_load_explicit(last, memory_order_relaxed);
 	hint = hint > size ? align_down(hint - size, align) : 0;
-	char *p = map((void *)hint, size);
+	char *p = map((void *)hint, size, prot);
 	if (p == NULL)
 		return NULL;
 	if (((uintptr_t)p & (align - 1)) != 0) {
 		unmap(p, size);
-		p = map_and_trim(size, align);
+		p = map_and_trim(size, align, prot);
 	}
 	atomic_store_explicit(last, (uintptr_t)p, memory_order_relaxed);
 	return p;
@@ -261,19 +262,23 @@ static void *map_aligned(size_t size, size_t align) {
 HAK_EVERYDAY void *os_map(void *hint, size_t size) {
 	if (!charge(size, 0))
 		return NULL;
-	void *p = map(hint, size);
+	void *p = map(hint, size, PROT_READ | PROT_WRITE);
+	return settle_charge(size, p != NULL) ? p : NULL;
+}
+
+static void *map_charged(size_t size, size_t align, size_t old_size, long prot) {
+	if (!charge(size, old_size))
+		return NULL;
+	void *p = map_aligned(size, align, prot);
 	return settle_charge(size, p != NULL) ? p : NULL;
 }
 
 HAK_COLD void *os_map_target(size_t size, size_t align, size_t old_size) {
-	if (!charge(size, old_size))
-		return NULL;
-	void *p = map_aligned(size, align);
-	return settle_charge(size, p != NULL) ? p : NULL;
+	return map_charged(size, align, old_size, PROT_NONE);
 }
 
 void *os_map_aligned(size_t size, size_t align) {
-	return os_map_target(size, align, 0);
+	return map_charged(size, align, 0, PROT_READ | PROT_WRITE);
 }
 
 HAK_EVERYDAY bool os_unmap(void *addr, size_t size) {
@@ -344,11 +349,14 @@ enum os_growth os_grow(void *addr, size_t old_size, size_t new_size) {
 	return ret == -ENOMEM ? GROWTH_NO_ROOM : GROWTH_REFUSED;
 }
 
+enum { MOVE_WAIT = 1000 };
+
 enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
 	/* Whether the target was unmapped before the call failed depends on the kernel and the error. It cannot be asked
-	   for: the addresses may be another thread's by then. So one may be lost, and no more. */
-	static atomic_bool has_lost; /* relaxed: two threads at once may lose two */
-	if (atomic_load_explicit(&has_lost, memory_order_relaxed))
+	   for: the addresses may be another thread's by then. So they are lost, and the next try waits, twice as long each
+	   time: what refused it, too many mappings, may pass. */
+	static _Atomic uint64_t wait, until; /* ms; relaxed: two threads at once may lose two */
+	if (os_now_ms() < atomic_load_explicit(&until, memory_order_relaxed))
 		return MOVE_REFUSED;
 	COUNT_CALL(mremap);
 	kernel_orders();
@@ -362,7 +370,9 @@ enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *
 	/* These are found out before the kernel makes room at the target. */
 	if (ret == -EPERM || ret == -ENOSYS || ret == -EINVAL)
 		return MOVE_REFUSED;
-	atomic_store_explicit(&has_lost, true, memory_order_relaxed);
+	uint64_t next = 2 * atomic_load_explicit(&wait, memory_order_relaxed) + MOVE_WAIT;
+	atomic_store_explicit(&wait, next, memory_order_relaxed);
+	atomic_store_explicit(&until, os_now_ms() + next, memory_order_relaxed);
 	uncharge(new_size);
 	return MOVE_TARGET_LOST;
 }
@@ -505,7 +515,7 @@ HAK_EVERYDAY size_t os_memory(void) {
 		if (!failed(ret) && limit.rlim_cur != RLIM_INFINITY)
 			least = min_size(least, limit.rlim_cur);
 	}
-	return least;
+	return os_facts.memory = least;
 }
 
 void os_say(struct line *line) {

@@ -12,6 +12,8 @@ enum {
 	CLOCK_EVERY = 64,   /* span frees between two looks at the clock */
 	REGRET_MAX = 3,     /* from the floor to the ceiling */
 	BACKOFF = 1000,     /* ms until what the system refused is tried again */
+	MORE_MOST = 16 * SUPERSLAB_GRANULES, /* given back beyond what must be: one free should not take long */
+	AT_ONCE = 64 * SUPERSLAB_GRANULES,   /* what is old goes over several looks at the clock: likewise */
 	REFUSALS_MOST = 64, /* SuperSlabs after which a walk gives up that has given nothing back */
 };
 
@@ -258,14 +260,14 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 }
 
 /* Purges from the head of the queue while there is more than `keep` dirty, or what has been dirty
-   since before `before_ms`. */
-static bool purge_until(size_t keep, uint64_t before_ms) {
+   since before `before_ms`, but not much more than `most` granules. */
+static bool purge_until(size_t keep, uint64_t before_ms, size_t most) {
 	size_t taken = 0, refused = 0, refusals = 0, left;
 	purge.purging = true;
 	/* A SuperSlab that is refilled while it is purged joins the queue's end: bound the walk. */
 	for (left = purge.queue.count; left > 0 && purge.queue.first != NULL; left--) {
 		struct superslab *ss = of_queue_node(purge.queue.first);
-		if (unused() <= keep && ss->dirty_ms >= before_ms)
+		if (taken >= most || (unused() <= keep && ss->dirty_ms >= before_ms))
 			break;
 		if (dirty_mask(ss) == 0) {
 			dequeue(ss);
@@ -287,7 +289,7 @@ static bool purge_until(size_t keep, uint64_t before_ms) {
 static void apply_age(void) {
 	uint64_t delay = (uint64_t)hak_settings.purge_delay_ms;
 	if (may_purge() && purge.now_ms >= delay)
-		purge_until(SIZE_MAX, purge.now_ms - delay);
+		purge_until(SIZE_MAX, purge.now_ms - delay, AT_ONCE);
 }
 
 void purge_note_burst(void) {
@@ -314,8 +316,8 @@ static void purge_excess_locked(bool is_growth) {
 	purge_note_burst();
 	if (is_excess) {
 		/* Somewhat more, so that not every free has to; but what serves again and again is as much as there is. */
-		size_t more = allowed / 8;
-		purge_until(allowed - (purge.breathes ? min_size(more, SUPERSLAB_GRANULES) : more), 0);
+		size_t more = min_size(allowed / 8, purge.breathes ? SUPERSLAB_GRANULES : MORE_MOST);
+		purge_until(allowed - more, 0, SIZE_MAX);
 	}
 }
 
@@ -387,7 +389,7 @@ bool purge_all(size_t keep) {
 	space_acquire();
 	bool any = false;
 	if (!purge.purging)
-		any = purge_until(keep / GRANULE, 0);
+		any = purge_until(keep / GRANULE, 0, SIZE_MAX);
 	size_t unmapped = keep == 0 ? superslab_release_empty() : 0;
 	lock_release(space_lock());
 	if (unmapped != 0)

@@ -257,16 +257,22 @@ HAK_EVERYDAY void superslab_put(struct superslab *ss, uint32_t mask, uint32_t di
 
 /* Huge pages or none for what was just mapped. Where the system hands them out unasked the first touch of a small
    heap would cost 2 MiB, and roomy spans their unused pages; with a granule apart no huge page fits, and madvise
-   stays for larger heaps (sandboxes). */
-HAK_EVERYDAY static bool choose_pages(const struct kind *kind, uintptr_t base, size_t n) {
+   stays for larger heaps (sandboxes). False: the mapping, which reaches from `low` to `high`, is given up. */
+HAK_EVERYDAY static bool choose_pages(const struct kind *kind, uintptr_t base, size_t n, uintptr_t low, uintptr_t high) {
 	if (kind == &space.huge) {
 		os_advise_huge((void *)base, n * SUPERSLAB, true);
 	} else if (hak_settings.thp != THP_ALWAYS && hak_space.superslabs >= HUGE_AFTER) {
 		os_advise_huge((void *)base, n * SUPERSLAB, false);
 	} else if (hak_settings.thp != THP_ALWAYS) {
-		for (uintptr_t end = base + n * SUPERSLAB; base < end; base += SUPERSLAB)
-			if (!os_map_apart((void *)(base + SUPERSLAB - GRANULE), GRANULE))
-				return false;
+		for (uintptr_t end = base + n * SUPERSLAB; base < end; base += SUPERSLAB) {
+			uintptr_t apart = base + SUPERSLAB - GRANULE;
+			if (os_map_apart((void *)apart, GRANULE))
+				continue;
+			/* But for this granule: if it was unmapped, another thread may have mapped it. */
+			os_unmap((void *)low, apart - low);
+			os_unmap((void *)(apart + GRANULE), high - (apart + GRANULE));
+			return false;
+		}
 	}
 	return true;
 }
@@ -279,10 +285,8 @@ HAK_EVERYDAY static bool map_first_region(void) {
 		return false;
 	uintptr_t start = align_up((uintptr_t)p, SUPERSLAB);
 	uintptr_t end = (uintptr_t)p + 2 * SUPERSLAB;
-	if (!choose_pages(&space.plain, start, 1)) {
-		os_unmap(p, 2 * SUPERSLAB);
+	if (!choose_pages(&space.plain, start, 1, (uintptr_t)p, end))
 		return false;
-	}
 	space.plain.region = start;
 	space.plain.region_end = start + SUPERSLAB;
 	meta_donate(p, start - (uintptr_t)p);
@@ -330,12 +334,11 @@ HAK_EVERYDAY static bool map_region(struct kind *kind) {
 		char *p = HAK_UNLIKELY(is_huge) ? map_huge(n * SUPERSLAB) : os_map_aligned(n * SUPERSLAB, SUPERSLAB);
 		if (p == NULL)
 			continue;
-		if (!choose_pages(kind, (uintptr_t)p, n)) {
-			os_unmap(p, n * SUPERSLAB);
+		uintptr_t base = (uintptr_t)p, end = base + n * SUPERSLAB;
+		if (!choose_pages(kind, base, n, base, end))
 			return false;
-		}
-		kind->region = (uintptr_t)p;
-		kind->region_end = (uintptr_t)p + n * SUPERSLAB;
+		kind->region = base;
+		kind->region_end = end;
 		if (hak_space.superslabs != 0 || hak_settings.secure != 0)
 			space_guard();
 		return true;

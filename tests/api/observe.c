@@ -229,12 +229,15 @@ static void visit_agrees_with_stats(void **state)
 	assert_int_equal(hak_check(), 0);
 }
 
-/* What is larger than any address space is refused before anybody gives something back for it. */
+/* What is larger than any address space, or than the machine's memory unless the system lends what it has not, is refused
+   before anybody gives something back for it. */
 static void impossible_request_caches_kept(void **state)
 {
-	static const size_t impossible[] = {(size_t)1 << 47, (size_t)1 << 48, (size_t)1 << 57, (size_t)1 << 62};
-	void *small = malloc(100), *large = malloc(5 * MIB);
+	static const size_t impossible[] = {(size_t)1 << 46, (size_t)1 << 47, (size_t)1 << 48, (size_t)1 << 57,
+		(size_t)1 << 62};
+	void *small = malloc(100), *large = malloc(5 * MIB), *lent = malloc(hidden(impossible[0]));
 
+	free(lent);
 	assert_true(small && large);
 	fill(small, 100, 1);
 	fill(large, 5 * MIB, 2);
@@ -242,7 +245,7 @@ static void impossible_request_caches_kept(void **state)
 	give_back();
 	free(malloc(3 * MIB));
 	struct hak_stats before = get();
-	for (size_t i = 0; i < sizeof impossible / sizeof *impossible; i++) {
+	for (size_t i = lent != NULL; i < sizeof impossible / sizeof *impossible; i++) {
 		size_t size = hidden(impossible[i]);
 		errno = 0;
 		assert_true(!malloc(size) && errno == ENOMEM);
@@ -255,7 +258,7 @@ static void impossible_request_caches_kept(void **state)
 		errno = 0;
 		assert_true(!aligned_alloc(4096, size) && errno == ENOMEM);
 		errno = 0;
-		assert_true(!hak_aligned_alloc(size, 100) && errno == ENOMEM);
+		assert_true(i == 0 || (!hak_aligned_alloc(size, 100) && errno == ENOMEM)); /* such an address there may be */
 	}
 	struct hak_stats after = get();
 	assert_int_equal(after.cached, before.cached);

@@ -15,6 +15,14 @@ enum { RATE = 50, THREADS = 4 };
 
 static struct heap *heap;
 static size_t page;
+static bool is_locked; /* memory is: the system gives none back */
+
+bool __wrap_os_purge(void *addr, size_t size);
+bool __real_os_purge(void *addr, size_t size);
+bool __wrap_os_purge(void *addr, size_t size)
+{
+	return !is_locked && __real_os_purge(addr, size);
+}
 
 static int start(void **state)
 {
@@ -130,6 +138,49 @@ static void next_sample_is_due_after_rate_in_the_mean(void **state)
 	heap->locked = true; /* its blocks go with it, without a free */
 	assert_false(guard_is_due(heap));
 	heap->locked = false;
+}
+
+/* Else small ones would have few turns beside large ones. */
+static void block_that_fits_no_slot_takes_no_turn(void **state)
+{
+	void *p;
+
+	heap->until_guard = 1;
+	p = alloc_block(heap, GRANULE, 16, false);
+	assert_int_equal(pagemap_tag((uintptr_t)p) & TAG_CODE_MASK, TAG_LARGE);
+	assert_int_equal(heap->until_guard, 1);
+	give(alloc_block(heap, 16, 16, false));
+	free_block_as(heap, p, KIND_MALLOC);
+}
+
+/* A refill counts for those that the fast path hands out: for none where each is looked at. */
+static void block_counts_once(void **state)
+{
+	static struct ops ops;
+
+	heap->until_guard = 1000;
+	alloc_block(heap, 64, 64, false); /* not of the nursery */
+	assert_true(heap->until_guard < 998);
+	heap->ops = &ops;
+	heap->until_guard = 1000;
+	alloc_block(heap, 128, 64, false);
+	assert_int_equal(heap->until_guard, 999);
+	heap->ops = NULL;
+}
+
+/* As after mlockall. */
+static void block_freed_is_gone_though_memory_is_locked(void **state)
+{
+	is_locked = true;
+	for (unsigned i = 0; i < 2 * GUARD_SLOTS; i++) {
+		unsigned char *p = take(100, 16);
+
+		assert_true(bytes_are(p, 100, 0));
+		memset(p, 0x77, 100);
+		give(p);
+		assert_false(os_is_readable(p));
+	}
+	is_locked = false;
 }
 
 /* What was freed stays inaccessible for as long as can be. */
@@ -373,6 +424,9 @@ int main(void)
 		cmocka_unit_test(block_that_fits_no_slot_refused),
 		cmocka_unit_test(block_lies_at_either_end_of_its_pages),
 		cmocka_unit_test(next_sample_is_due_after_rate_in_the_mean),
+		cmocka_unit_test(block_that_fits_no_slot_takes_no_turn),
+		cmocka_unit_test(block_counts_once),
+		cmocka_unit_test(block_freed_is_gone_though_memory_is_locked),
 		cmocka_unit_test(slots_are_all_listed),
 		cmocka_unit_test(pad_written_to_reported_on_free),
 		cmocka_unit_test(free_of_wrong_pointer_reported),

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The system layer's count of what is mapped, and the limit on it. */
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "base/bits.h"
 #include "base/settings.h"
+#include "../memcheck.h"
 #include "common.h"
 #include "os/os.h"
 #include "space/pagemap.h"
@@ -77,6 +81,35 @@ static void limit_passed_by_what_moves(void **state)
 	assert_non_null(target);
 	assert_int_equal(os_move(p, old, new, target), MOVE_DONE);
 	assert_int_equal(os_mapped() - before, new);
+	assert_true(os_unmap(target, new));
+}
+
+/* Likewise where the system has the limit: the target takes no memory. */
+static void system_limit_not_passed_by_what_moves(void **state)
+{
+	const size_t old = 1024 * GRANULE, new = old + 16 * GRANULE;
+	struct rlimit all, limit;
+	char line[128], *p, *target;
+	size_t kib = 0;
+	FILE *status = fopen("/proc/self/status", "re");
+
+	assert_non_null(status);
+	while (fgets(line, sizeof line, status) != NULL && sscanf(line, "VmData: %zu", &kib) != 1)
+		;
+	fclose(status);
+	if (kib == 0 || on_memcheck() || getrlimit(RLIMIT_DATA, &all) != 0)
+		skip();
+	limit = all;
+	limit.rlim_cur = kib * 1024 + new + 64 * GRANULE;
+	assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+	p = os_map(NULL, old);
+	target = p != NULL ? os_map_target(new, GRANULE, old) : NULL;
+	enum os_move_result result = target != NULL ? os_move(p, old, new, target) : MOVE_REFUSED;
+	assert_int_equal(setrlimit(RLIMIT_DATA, &all), 0);
+	assert_non_null(p);
+	assert_non_null(target);
+	assert_int_equal(result, MOVE_DONE);
+	memset(target, 1, new);
 	assert_true(os_unmap(target, new));
 }
 
@@ -182,6 +215,7 @@ int main(void)
 		TEST(mapped_refused_by_system_not_counted),
 		TEST(limit_passed_refused),
 		TEST(limit_passed_by_what_moves),
+		TEST(system_limit_not_passed_by_what_moves),
 		TEST(move_refused_leaves_both_counted),
 		TEST(limit_contended_balances),
 		TEST(limit_passed_by_one_kept_by_others),

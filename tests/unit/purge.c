@@ -114,6 +114,28 @@ static void old_dirty_memory_is_purged(void **state)
 	give_back(20, 100);
 }
 
+/* One call of malloc may be what looks at the clock: it must not take long. */
+static void much_old_memory_is_purged_in_portions(void **state)
+{
+	enum { ALL = 500, FREED = 100, PORTION = 64 };
+	static struct span whole[ALL];
+
+	purge_tick();
+	for (unsigned i = 0; i < ALL; i++)
+		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_DENSE, 0, &whole[i]));
+	for (unsigned i = 0; i < FREED; i++)
+		span_free(&whole[i], SUPERSLAB);
+	assert_int_equal(hak_space.dirty, FREED * SUPERSLAB_GRANULES);
+	hak_settings.purge_delay_ms = 30;
+	sleep_ms(60);
+	purge_tick();
+	assert_int_equal(hak_space.dirty, (FREED - PORTION) * SUPERSLAB_GRANULES);
+	purge_tick();
+	assert_int_equal(hak_space.dirty, 0);
+	for (unsigned i = FREED; i < ALL; i++)
+		span_free(&whole[i], 0);
+}
+
 /* What regret the cases above caused has gone by then: a second may pass before it is seen that the program breathes no
    longer, and each one after that takes one of three doublings away. */
 static void forget_regret(void)
@@ -791,6 +813,7 @@ int main(void)
 		cmocka_unit_test_setup(small_heap_is_never_purged, start_empty),
 		cmocka_unit_test_setup(delay_minus_one_never_purges, start_empty),
 		cmocka_unit_test_setup(old_dirty_memory_is_purged, start_empty),
+		cmocka_unit_test_setup(much_old_memory_is_purged_in_portions, start_empty),
 		cmocka_unit_test_setup(fresh_dirty_memory_after_quiet_time_is_kept, start_empty),
 		cmocka_unit_test_setup(what_was_used_meanwhile_is_young, start_empty),
 		cmocka_unit_test_setup(much_dirty_memory_is_purged_at_once, start_empty),

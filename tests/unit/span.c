@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Spans of granules, against a model of what is out. The zero flag is checked byte for byte. */
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/bits.h"
 #include "base/settings.h"
 #include "common.h"
+#include "os/os.h"
 #include "space/pagemap.h"
 #include "space/purge.h"
 #include "space/superslab.h"
@@ -19,6 +21,19 @@ struct out {
 };
 
 static struct out outs[SLOTS];
+static char *taken_apart; /* what another thread has mapped meanwhile */
+static bool refuse_apart;
+
+bool __wrap_os_map_apart(void *addr, size_t size);
+bool __real_os_map_apart(void *addr, size_t size);
+bool __wrap_os_map_apart(void *addr, size_t size)
+{
+	if (!refuse_apart)
+		return __real_os_map_apart(addr, size);
+	/* Linux before 6.12 unmaps what it then finds no memory for; another thread takes the place. */
+	taken_apart = mmap(addr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	return false;
+}
 static size_t granules_out;
 static uint64_t seed = 6;
 
@@ -213,9 +228,34 @@ static void spans_of_several_threads_apart(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+/* First in the program: the first mapping, and then one more. */
+static void mapping_given_up_leaves_what_others_mapped(void **state)
+{
+	struct span span, first;
+
+	for (int i = 0; i < 2; i++) {
+		refuse_apart = true;
+		assert_false(span_alloc(SUPERSLAB_GRANULES, SPAN_DENSE, 0, &span));
+		refuse_apart = false;
+		assert_ptr_not_equal(taken_apart, MAP_FAILED);
+		assert_non_null(taken_apart);
+		assert_true(os_is_readable(taken_apart) && os_is_readable(taken_apart + GRANULE - 1));
+		assert_false(os_is_readable(taken_apart - 1));
+		assert_false(os_is_readable(taken_apart - SUPERSLAB + GRANULE));
+		munmap(taken_apart, GRANULE);
+		taken_apart = NULL;
+		if (i == 0) /* the next has to map one more */
+			assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_DENSE, 0, &first));
+	}
+	assert_true(span_alloc(1, SPAN_DENSE, 0, &span));
+	span_free(&span, 0);
+	span_free(&first, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(mapping_given_up_leaves_what_others_mapped),
 		cmocka_unit_test(spans_random_use_matches_model),
 		cmocka_unit_test(span_freed_leaves_trace),
 		cmocka_unit_test(span_without_superslabs_mapped_alone),
