@@ -7,7 +7,6 @@
 #include "abi/entry.h"
 #include "abi/fork.h"
 #include "abi/lifecycle.h"
-#include "observe/sample.h"
 
 #define API HAK_EXPORT
 
@@ -118,9 +117,7 @@ API void *hak_expand(void *ptr, size_t size) {
 	fork_repair_if_due();
 	if (old == 0 || !block_resize(ptr, size, true)) /* 0: none of ours, as has been said */
 		return NULL;
-	if (HAK_UNLIKELY(sample_has_blocks()) && size > SC_MAX_SIZE)
-		sample_resized(hak_tcache.heap, ptr, ptr, size, __builtin_return_address(0));
-	return ptr;
+	return entry_resized(ptr, ptr, size, __builtin_return_address(0));
 }
 
 /* A program that asks amid its work, to learn who serves it, pays no page for that. */

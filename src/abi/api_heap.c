@@ -7,7 +7,6 @@
 #include "abi/entry.h"
 #include "abi/fork.h"
 #include "abi/lifecycle.h"
-#include "front/sampling.h"
 #include "front/secure.h"
 #include "observe/sample.h"
 
@@ -21,12 +20,11 @@ static struct locked_heap *of_public(hak_heap_t *heap) {
 
 static void *heap_alloc(hak_heap_t *heap, size_t size, size_t align, bool zero) {
 	struct locked_heap *lh = of_public(heap);
-	struct heap *mine = hak_tcache.heap;
 	void *p = locked_heap_alloc(lh, size, align, zero);
 	if (p == NULL)
 		errno = ENOMEM;
-	else if (HAK_UNLIKELY(mine != NULL && mine->sampling != NULL))
-		sample_heap_block(mine, lh, p, size, __builtin_return_address(0));
+	else if (HAK_UNLIKELY(sample_has_blocks()))
+		entry_sample(lh, p, size, __builtin_return_address(0));
 	return p;
 }
 
@@ -65,11 +63,8 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 		entry_release(ptr);
 		return NULL;
 	}
-	if (old != 0 && size > old && size <= PTRDIFF_MAX && block_resize(ptr, size, false)) {
-		if (HAK_UNLIKELY(sample_has_blocks()) && size > SC_MAX_SIZE)
-			sample_resized(hak_tcache.heap, ptr, ptr, size, __builtin_return_address(0));
-		return ptr;
-	}
+	if (old != 0 && size > old && size <= PTRDIFF_MAX && block_resize(ptr, size, false))
+		return entry_resized(ptr, ptr, size, __builtin_return_address(0));
 	int saved = errno;
 	void *p = size <= old / 2 || size > old ? hak_heap_malloc(heap, size) : NULL;
 	if (p != NULL) {

@@ -7,6 +7,7 @@
 #include "abi/fork.h"
 #include "abi/lifecycle.h"
 #include "base/bits.h"
+#include "base/settings.h"
 #include "hakmem.h"
 #include "observe/check.h"
 #include "observe/profile.h"
@@ -92,7 +93,12 @@ API int hak_profile_start(size_t mean) {
 	if (mean == 0 || mean > HAK_GIB)
 		return EINVAL;
 	begin();
+	if (hak_settings.secure != 0 || hak_settings.disable)
+		return ENOTSUP;
 	int saved = errno;
+	/* What was asked for before comes first: loading the unwinder would begin it amid this. */
+	if (profile_is_due())
+		profile_begin(NULL);
 	bool done = sample_start(mean, NULL);
 	errno = saved;
 	return done ? 0 : sample_is_on() ? EBUSY : ENOMEM;

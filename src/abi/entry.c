@@ -8,6 +8,7 @@
 #include "abi/lifecycle.h"
 #include "base/settings.h"
 #include "front/bins.h"
+#include "front/large.h"
 #include "front/reuse.h"
 #include "front/sampling.h"
 #include "front/secure.h"
@@ -200,10 +201,27 @@ void *entry_aligned(size_t align, size_t size) {
 	return HAK_LIKELY(p != NULL) ? p : entry_alloc(size, align, false);
 }
 
-/* A large block has changed its size, and its place maybe: to a profile that is another block. */
-static void *resized(const void *old, void *ptr, size_t size, const void *caller) {
+HAK_COLD void entry_sample(struct locked_heap *of, void *ptr, size_t size, const void *caller) {
+	struct heap *h = sample_is_on() ? lifecycle_heap() : hak_tcache.heap;
+	if (h == NULL || h->busy) /* a signal handler amid a slow path */
+		return;
+	heap_enter(h);
+	sampling_look(h);
+	if (h->sampling != NULL)
+		sample_heap_block(h, of, ptr, size, caller);
+	watch_look(h);
+	heap_leave(h);
+}
+
+HAK_COLD static void sample_again(const void *old, void *ptr, size_t size, const void *caller) {
+	const struct large *l = large_of((uintptr_t)ptr);
+	sample_freed(hak_tcache.heap, old, true);
+	entry_sample(l != NULL ? l->heap : NULL, ptr, size, caller);
+}
+
+void *entry_resized(const void *old, void *ptr, size_t size, const void *caller) {
 	if (HAK_UNLIKELY(sample_has_blocks()) && size > SC_MAX_SIZE)
-		sample_resized(hak_tcache.heap, old, ptr, size, caller);
+		sample_again(old, ptr, size, caller);
 	return ptr;
 }
 
@@ -255,10 +273,10 @@ void *entry_realloc(void *ptr, size_t size) {
 	}
 	const void *caller = __builtin_return_address(0);
 	if (block_resize(ptr, size, false))
-		return resized(ptr, ptr, size, caller);
+		return entry_resized(ptr, ptr, size, caller);
 	void *moved = block_move(ptr, size);
 	int saved = errno;
-	void *p = moved != NULL ? resized(ptr, moved, size, caller) : realloc_copy(ptr, old, size);
+	void *p = moved != NULL ? entry_resized(ptr, moved, size, caller) : realloc_copy(ptr, old, size);
 	if (p != NULL)
 		errno = saved;
 	return p;

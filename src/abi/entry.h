@@ -29,6 +29,16 @@ HAK_NOINLINE void entry_free_sized(void *ptr, size_t size, size_t align, unsigne
 
 void *entry_realloc(void *ptr, size_t size);
 size_t entry_usable_size(const void *ptr);
+
+/* The profile is told of a block that did not come by the ways above: of a first-class heap, or NULL. With
+   sample_has_blocks only. */
+struct locked_heap;
+void entry_sample(struct locked_heap *of, void *ptr, size_t size, const void *caller);
+
+/* A block has a new size, and if it was large a new place maybe: to a profile, a large one is then another
+   block, of whoever called at `caller`. Gives back `ptr`. */
+void *entry_resized(const void *old, void *ptr, size_t size, const void *caller);
+
 int entry_trim(size_t keep);
 
 HAK_INLINE void *entry_malloc(size_t size) {

@@ -9,7 +9,9 @@
 #include "front/guard.h"
 #include "front/large.h"
 #include "front/locked_heap.h"
+#include "front/misuse.h"
 #include "front/quarantine.h"
+#include "observe/crash.h"
 #include "observe/sample.h"
 #include "observe/stats.h"
 #include "os/os.h"
@@ -105,6 +107,8 @@ void fork_child(void) {
 	bool interrupted = is_interrupted(!was_threaded);
 	hak_touch_era ^= 1;
 	background_after_fork();
+	misuse_after_fork();
+	crash_after_fork();
 	if (interrupted && mine != NULL)
 		lifecycle_forsake_heap();
 	if (was_threaded) {

@@ -2,6 +2,7 @@
 #include "base/report.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -41,6 +42,25 @@ void line_ptr(struct line *l, const void *p) {
 		shift -= 4;
 	for (; shift >= 0; shift -= 4)
 		line_char(l, "0123456789abcdef"[v >> shift & 15]);
+}
+
+void line_add(struct line *l, const char *format, ...) {
+	va_list args;
+	va_start(args, format);
+	for (; *format != '\0'; format++) {
+		if (*format != '%') {
+			line_char(l, *format);
+			continue;
+		}
+		switch (*++format) {
+		case 's': line_str(l, va_arg(args, const char *)); break;
+		case 'p': line_ptr(l, va_arg(args, const void *)); break;
+		default:
+			line_dec(l, va_arg(args, size_t));
+			format++; /* of "zu" */
+		}
+	}
+	va_end(args);
 }
 
 void line_begin(struct line *l) {

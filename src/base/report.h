@@ -16,6 +16,8 @@ struct line {
 	size_t len;
 };
 
+/* As printf, of which it knows %s, %p and %zu. */
+void line_add(struct line *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void line_str(struct line *l, const char *s);
 /* `len` bytes; control characters and what is no ASCII become '?'. */
 void line_text(struct line *l, const char *s, size_t len);

@@ -9,29 +9,20 @@
 #include "front/quarantine.h"
 #include "front/secure.h"
 #include "os/os.h"
-#include "slab/mosaic.h"
 
 static void begin(struct line *l, uintptr_t block, size_t size, const char *what) {
 	line_begin(l);
-	line_str(l, "  ");
-	line_ptr(l, (void *)block);
-	line_str(l, " is a block of ");
-	line_dec(l, size);
-	line_str(l, " bytes ");
-	line_str(l, what);
+	line_add(l, "  %p is a block of %zu bytes %s", (void *)block, size, what);
 }
 
 static void add_thread(struct line *l, const char *before, const struct heap *h) {
 	if (h == NULL || h->thread == 0)
 		return;
-	line_str(l, before);
-	line_dec(l, (uint64_t)h->thread);
+	line_add(l, "%s%zu", before, (size_t)h->thread);
 }
 
 static void add_age(struct line *l, uint64_t ms) {
-	line_str(l, " ");
-	line_dec(l, ms);
-	line_str(l, " ms ago");
+	line_add(l, " %zu ms ago", (size_t)ms);
 }
 
 /* ---- blocks in slabs ---- */
@@ -48,19 +39,12 @@ static void add_quarantine(struct line *l, uintptr_t block) {
 }
 
 static void write_small(const struct slab *s, uintptr_t addr) {
-	uintptr_t off = addr - s->base, block = addr - off % s->block_size;
-	const struct mosaic *m = slab_mosaic(s);
-	if (m != NULL) {
-		uintptr_t at = mosaic_block_at(m, off);
-		if (at == GRANULE)
-			return;
-		block = s->base + at;
-	}
+	uintptr_t block = misuse_block_around(s, addr);
+	if (block == 0)
+		return;
 	struct line l;
 	begin(&l, block, secure_usable_size(s, block), "in a class of ");
-	line_dec(&l, hak_size_classes[slab_class_at(s, block)].size);
-	line_str(&l, ", in a slab at ");
-	line_ptr(&l, (void *)s->base);
+	line_add(&l, "%zu, in a slab at %p", (size_t)hak_size_classes[slab_class_at(s, block)].size, (void *)s->base);
 	struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_acquire);
 	add_thread(&l, ", allocated by thread ", owner != NULL ? LIST_ENTRY(owner, struct heap, inbox) : NULL);
 	add_quarantine(&l, block);
@@ -80,10 +64,7 @@ static void write_large(const struct large *l, uintptr_t addr) {
 static void write_event(const char *what, const struct guard_event *event) {
 	struct line l;
 	line_begin(&l);
-	line_str(&l, "  ");
-	line_str(&l, what);
-	line_str(&l, " by thread ");
-	line_dec(&l, (uint64_t)event->thread);
+	line_add(&l, "  %s by thread %zu", what, (size_t)event->thread);
 	add_age(&l, os_now_ms() - event->ms);
 	line_str(&l, event->stack.count != 0 ? ", at" : "");
 	line_write_plain(&l);
@@ -119,11 +100,7 @@ static void write_former(struct pagemap_entry e, uintptr_t addr) {
 		return;
 	struct line l;
 	line_begin(&l);
-	line_str(&l, "  ");
-	line_ptr(&l, (void *)addr);
-	line_str(&l, " is in no block; the last one here had ");
-	line_dec(&l, (size_t)e.desc);
-	line_str(&l, " bytes");
+	line_add(&l, "  %p is in no block; the last one here had %zu bytes", (void *)addr, (size_t)e.desc);
 	line_write_plain(&l);
 }
 
@@ -142,9 +119,7 @@ void details_write(uintptr_t addr) {
 		write_former(e, addr);
 	struct line l;
 	line_begin(&l);
-	line_str(&l, "  found by thread ");
-	line_dec(&l, (uint64_t)os_thread_id());
-	line_str(&l, ", at");
+	line_add(&l, "  found by thread %zu, at", (size_t)os_thread_id());
 	line_write_plain(&l);
 	trace_capture(&here, misuse_caller());
 	trace_write(&here);

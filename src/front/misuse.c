@@ -54,6 +54,10 @@ static void end_report(void) {
 	atomic_store_explicit(&reports.thread, 0, memory_order_release);
 }
 
+void misuse_after_fork(void) {
+	end_report();
+}
+
 /* Ends the line and, unless told otherwise, the process. False. */
 HAK_COLD static bool finish(struct line *l, uintptr_t addr) {
 	if (hak_settings.on_error == ERROR_IGNORE)
@@ -73,22 +77,17 @@ HAK_COLD static bool finish(struct line *l, uintptr_t addr) {
 }
 
 static void line_block(struct line *l, uintptr_t block, size_t size) {
-	line_ptr(l, (void *)block);
-	line_str(l, " (");
-	line_dec(l, size);
-	line_str(l, "-byte block)");
+	line_add(l, "%p (%zu-byte block)", (void *)block, size);
 }
 
 bool misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
 	struct line l;
 	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
-	if (op == OP_FREE) {
+	if (op == OP_FREE)
 		line_str(&l, "double free of ");
-	} else {
-		line_str(&l, op_names[op]);
-		line_str(&l, " of freed block ");
-	}
+	else
+		line_add(&l, "%s of freed block ", op_names[op]);
 	line_block(&l, addr, size);
 	return finish(&l, addr);
 }
@@ -97,14 +96,7 @@ HAK_COLD static bool interior(enum misuse_op op, uintptr_t addr, uintptr_t block
 	struct line l;
 	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
-	line_str(&l, op_names[op]);
-	line_str(&l, " of interior pointer ");
-	line_ptr(&l, (void *)addr);
-	line_str(&l, " (");
-	line_dec(&l, size);
-	line_str(&l, "-byte block at ");
-	line_ptr(&l, (void *)block);
-	line_str(&l, ")");
+	line_add(&l, "%s of interior pointer %p (%zu-byte block at %p)", op_names[op], (void *)addr, size, (void *)block);
 	return finish(&l, addr);
 }
 
@@ -115,9 +107,7 @@ bool misuse_invalid(enum misuse_op op, uintptr_t addr) {
 	struct line l;
 	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
-	line_str(&l, op_names[op]);
-	line_str(&l, " of invalid pointer ");
-	line_ptr(&l, (void *)addr);
+	line_add(&l, "%s of invalid pointer %p", op_names[op], (void *)addr);
 	return finish(&l, addr);
 }
 
@@ -134,10 +124,8 @@ bool misuse_end(unsigned sc) {
 	struct line l;
 	line_begin(&l);
 	line_str(&l, "write after free to a ");
-	if (sc != 0) {
-		line_dec(&l, hak_size_classes[sc].size);
-		line_str(&l, "-byte ");
-	}
+	if (sc != 0)
+		line_add(&l, "%zu-byte ", (size_t)hak_size_classes[sc].size);
 	line_str(&l, "block");
 	return finish(&l, 0);
 }
@@ -149,8 +137,7 @@ HAK_EVERYDAY bool misuse_check_end(unsigned sc, uintptr_t end) {
 bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, size_t size) {
 	struct line l;
 	line_begin(&l);
-	line_str(&l, "access to ");
-	line_ptr(&l, (void *)addr);
+	line_add(&l, "access to %p", (void *)addr);
 	if (where == MISUSE_BETWEEN) {
 		line_str(&l, " between slabs");
 		return finish(&l, addr);
@@ -165,23 +152,14 @@ bool misuse_kinds(uintptr_t block, size_t size, unsigned by, unsigned made) {
 	static const char *const made_names[] = { "", "malloc", "new", "new[]" };
 	struct line l;
 	line_begin(&l);
-	line_str(&l, by_names[by]);
-	line_str(&l, " of ");
-	line_block(&l, block, size);
-	line_str(&l, " made by ");
-	line_str(&l, made_names[made]);
+	line_add(&l, "%s of %p (%zu-byte block) made by %s", by_names[by], (void *)block, size, made_names[made]);
 	return finish(&l, block);
 }
 
 bool misuse_wrong(uintptr_t block, size_t size, const char *what, size_t value) {
 	struct line l;
 	line_begin(&l);
-	line_str(&l, "free of ");
-	line_block(&l, block, size);
-	line_str(&l, " with ");
-	line_str(&l, what);
-	line_str(&l, " ");
-	line_dec(&l, value);
+	line_add(&l, "free of %p (%zu-byte block) with %s %zu", (void *)block, size, what, value);
 	return finish(&l, block);
 }
 

@@ -159,8 +159,9 @@ bool secure_check_sized(const void *ptr, size_t size, size_t align, enum block_k
 	uintptr_t addr = (uintptr_t)ptr;
 	uint32_t tag = pagemap_find(addr).tag;
 	size_t is;
-	if (block_usable_size(OP_FREE, ptr, &is) != BLOCK_OURS)
-		return true; /* which the free itself will see */
+	enum block_found found = block_usable_size(OP_FREE, ptr, &is);
+	if (found != BLOCK_OURS)
+		return found == BLOCK_FOREIGN; /* which the free itself will see; misuse has been told */
 	if (align > ALLOC_ALIGN && (addr & (align - 1)) != 0)
 		return misuse_wrong(addr, is, "alignment", align);
 	return size_is_plausible(tag, is, size, align, kind) || misuse_wrong(addr, is, "size", size);

@@ -26,7 +26,8 @@ static bool is_quick(const struct heap *h) {
 static void begin(struct heap *h) {
 	if (h->watch == NULL)
 		h->watch = meta_alloc(sizeof *h->watch);
-	if (h->watch == NULL || hak_settings.purge_delay_ms > WATCH_DELAY_MOST) {
+	/* Never, which is -1, is above it, too. */
+	if (h->watch == NULL || (uint64_t)hak_settings.purge_delay_ms > WATCH_DELAY_MOST) {
 		heap_count_frees(h, NULL);
 		return;
 	}

@@ -6,6 +6,8 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
+#include "front/canary.h"
+#include "front/guard.h"
 #include "front/heap.h"
 #include "front/large.h"
 #include "front/misuse.h"
@@ -21,16 +23,16 @@ static struct sigaction previous[SIGNALS];
 
 /* ---- what lies at an address ---- */
 
-static void line_block(struct line *l, uintptr_t addr, uintptr_t block, size_t size, const char *state) {
-	line_str(l, "is ");
-	line_dec(l, addr - block);
-	line_str(l, " bytes into a ");
-	line_str(l, state);
-	line_str(l, " ");
-	line_dec(l, size);
-	line_str(l, "-byte block at ");
-	line_ptr(l, (const void *)block);
+static void line_near(struct line *l, size_t distance, const char *where, const char *state, size_t size, uintptr_t block) {
+	line_add(l, "is %zu bytes %s a %s %zu-byte block at %p", distance, where, state, size, (const void *)block);
 }
+
+static void line_block(struct line *l, uintptr_t addr, uintptr_t block, size_t size, const char *state) {
+	line_near(l, addr - block, "into", state, size, block);
+}
+
+static const char unused[] = "is memory of ours that no block has had yet";
+static const char behind[] = "behind the end of";
 
 static void describe_slab(struct line *l, const struct slab *s, uintptr_t addr) {
 	uintptr_t block = misuse_block_around(s, addr);
@@ -49,7 +51,7 @@ static void describe_nursery(struct line *l, uintptr_t addr) {
 	uintptr_t block = 0;
 	unsigned sc = 0;
 	if (nursery_find(addr, &block, &sc) == NURSERY_UNUSED) {
-		line_str(l, "is memory of ours that no block has had yet");
+		line_str(l, unused);
 		return;
 	}
 	/* Asked about its beginning, which tells the two apart. */
@@ -60,15 +62,23 @@ static void describe_nursery(struct line *l, uintptr_t addr) {
 static void describe_large(struct line *l, const struct large *large, uintptr_t addr) {
 	uintptr_t base = (uintptr_t)large->span.base;
 	bool live = atomic_load_explicit(&large->state, memory_order_relaxed) == LARGE_LIVE;
-	if (addr - base >= large->usable) {
-		line_str(l, "is ");
-		line_dec(l, addr - base - large->usable);
-		line_str(l, live ? " bytes behind the end of a live " : " bytes behind the end of a freed ");
-		line_dec(l, large->usable);
-		line_str(l, "-byte block");
-		return;
-	}
-	line_block(l, addr, base, large->usable, live ? "live" : "freed");
+	const char *state = live ? "live" : "freed";
+	if (addr - base >= large->usable)
+		line_near(l, addr - base - large->usable, behind, state, large->usable, base);
+	else
+		line_block(l, addr, base, large->usable, state);
+}
+
+static void describe_guarded(struct line *l, const struct guarded *g, uintptr_t addr) {
+	const char *state = __atomic_load_n(&g->kind, __ATOMIC_RELAXED) != KIND_FREED ? "live" : "freed";
+	if (g->ptr == 0)
+		line_str(l, unused);
+	else if (addr - g->ptr < max_size(g->size, 1))
+		line_block(l, addr, g->ptr, g->size, state);
+	else if (addr < g->ptr)
+		line_near(l, g->ptr - addr, "before", state, g->size, g->ptr);
+	else
+		line_near(l, addr - g->ptr - g->size, behind, state, g->size, g->ptr);
 }
 
 static bool describe_gone(struct line *l, uintptr_t addr) {
@@ -109,6 +119,8 @@ void crash_describe(struct line *l, uintptr_t addr) {
 		describe_slab(l, e.desc, addr);
 	else if (e.tag == TAG_NURSERY)
 		describe_nursery(l, addr);
+	else if (e.tag == TAG_GUARDED)
+		describe_guarded(l, e.desc, addr);
 	else if (e.tag == TAG_LARGE || e.tag == TAG_LARGE_CACHED)
 		describe_large(l, e.desc, addr);
 	else
@@ -130,9 +142,7 @@ static void say_address(const siginfo_t *info) {
 	line_begin(&l);
 	line_str(&l, name_of(info->si_signo));
 	if (has_address(info)) {
-		line_str(&l, ": ");
-		line_ptr(&l, info->si_addr);
-		line_str(&l, " ");
+		line_add(&l, ": %p ", info->si_addr);
 		crash_describe(&l, (uintptr_t)info->si_addr);
 	} else {
 		line_str(&l, info->si_code > 0 ? ": an address that is no address" : ": sent, not by an access to memory");
@@ -143,10 +153,7 @@ static void say_address(const siginfo_t *info) {
 static void line_count(struct line *l, const char *name, uint64_t count) {
 	if (count == 0)
 		return;
-	line_str(l, " ");
-	line_str(l, name);
-	line_str(l, " ");
-	line_dec(l, count);
+	line_add(l, " %s %zu", name, (size_t)count);
 }
 
 /* What the thread had done on the slow paths. */
@@ -154,8 +161,7 @@ static void say_thread(void) {
 	const struct heap *h = hak_tcache.heap;
 	struct line l;
 	line_begin(&l);
-	line_str(&l, "thread ");
-	line_dec(&l, (uint64_t)os_thread_id());
+	line_add(&l, "thread %zu", (size_t)os_thread_id());
 	if (h == NULL) {
 		line_str(&l, hak_tcache.torn_down ? " has ended, but for destructors" : " has not allocated yet");
 	} else {
@@ -190,8 +196,9 @@ static void pass_on(int number, siginfo_t *info) {
 		os_raise(number);
 }
 
+static _Atomic int reporting; /* of the first thread; a fault amid the report is not reported */
+
 static void handle(int number, siginfo_t *info, void *context) {
-	static _Atomic int reporting; /* of the first thread; a fault amid the report is not reported */
 	int none = 0;
 	if (atomic_compare_exchange_strong(&reporting, &none, os_thread_id())) {
 		say_address(info);
@@ -205,6 +212,10 @@ static void handle(int number, siginfo_t *info, void *context) {
 		before->sa_handler(number);
 	else
 		pass_on(number, info);
+}
+
+void crash_after_fork(void) {
+	atomic_store(&reporting, 0);
 }
 
 HAK_EVERYDAY void crash_init(void) {

@@ -123,7 +123,9 @@ static bool add_chains(void) {
 		for (struct block *b = old->chain[i], *next; b != NULL; b = next) {
 			struct block **chain = chain_in(table, b->addr);
 			next = b->next;
-			b->next = *chain;
+			while (*chain != NULL) /* in the same order, by which sample_freed goes */
+				chain = &(*chain)->next;
+			b->next = NULL;
 			*chain = b;
 		}
 	/* Release: all of it, and what else was prepared. */
@@ -171,7 +173,7 @@ static void forget_all(void) {
 
 bool sample_start(size_t mean, const void *caller) {
 	lock_acquire(&sample.control);
-	bool done = !sample_is_on() && prepare_locked(caller);
+	bool done = hak_settings.secure == 0 && !sample_is_on() && prepare_locked(caller);
 	if (done) {
 		forget_all();
 		atomic_store_explicit(&sample.mean, mean, memory_order_relaxed);
@@ -300,13 +302,14 @@ static void remove_locked(struct block **at) {
 /* `what`: the block but for its site and what it stands for. */
 static void record(struct heap *h, struct block *what, size_t size, const void *caller) {
 	struct stack stack;
-	double bytes = size_to_real(max_size(size, 1)), mean = size_to_real(h->sampling->mean);
+	struct sampling *s = h->sampling; /* which the heap may leave amid this: the unwinder allocates */
+	double bytes = size_to_real(max_size(size, 1)), mean = size_to_real(s->mean);
 	what->is.blocks = what->mark.weight / sampling_chance(bytes / mean);
 	what->is.bytes = what->is.blocks * bytes;
-	h->sampling->is_sampling = true;
+	s->is_sampling = true;
 	stack_capture(&stack, caller);
 	stack_leave_out_own(&stack);
-	h->sampling->is_sampling = false;
+	s->is_sampling = false;
 	if (!enter(true))
 		return;
 	what->site = site_locked(&stack);
@@ -366,13 +369,6 @@ bool sample_freed(struct heap *h, const void *ptr, bool may_wait) {
 	if (b.by != NULL && b.by == h && h->sampling != NULL)
 		sampling_return(h, b.sc, b.mark);
 	return true;
-}
-
-void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, const void *caller) {
-	sample_freed(h, old, true);
-	const struct large *l = large_of((uintptr_t)ptr);
-	if (h != NULL && h->sampling != NULL)
-		sample_heap_block(h, l != NULL ? l->heap : NULL, ptr, size, caller);
 }
 
 void sample_heap_destroyed(const struct locked_heap *of) {

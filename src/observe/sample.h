@@ -57,7 +57,8 @@ bool sample_is_on(void);
    allocates, else NULL. False: no memory. */
 bool sample_prepare(const void *caller);
 
-/* Forgets the profile there is. False: no memory, or sampling already. As sample_prepare. */
+/* Forgets the profile there is. False: no memory, sampling already, or nothing is sampled, since the heap is hardened.
+   As sample_prepare. */
 bool sample_start(size_t mean, const void *caller);
 void sample_stop(void);
 
@@ -82,9 +83,6 @@ HAK_INLINE bool sample_has_blocks(void) {
    must live on, since it may be sampled, and the caller, a signal handler, would wait for long: `may_wait` is false,
    or it has interrupted a call here. */
 bool sample_freed(struct heap *h, const void *ptr, bool may_wait);
-
-/* The block, a large one, is `size` bytes from here on, at another place maybe. `h`: NULL or the thread's. */
-void sample_resized(struct heap *h, const void *old, void *ptr, size_t size, const void *caller);
 
 /* The heap is about to be destroyed. */
 void sample_heap_destroyed(const struct locked_heap *of);

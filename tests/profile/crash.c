@@ -13,6 +13,7 @@
 
 static void crash_at(char *p)
 {
+	__asm__ volatile("" : "+r"(p)); /* the compiler would see where it lies */
 	fflush(stdout);
 	*(volatile char *)p = 1;
 }
@@ -36,6 +37,17 @@ static char *small_block(void)
 	for (size_t i = 0; i < 600; i++)
 		blocks[i] = malloc(5000);
 	return blocks[400];
+}
+
+/* Where it ends with its page, so that the byte behind it cannot be touched. */
+static char *guarded_block(size_t size)
+{
+	char *p;
+
+	do
+		p = malloc(size);
+	while (((uintptr_t)p + size) % 4096 != 0);
+	return p;
 }
 
 static volatile int goes_on = 1;
@@ -83,6 +95,19 @@ int main(int argc, char **argv)
 		free(p);
 		printf("%p %d %p\n", (void *)(p + (5 << 20)), 5 << 20, (void *)p);
 		crash_at(p + (5 << 20));
+	} else if (strcmp(what, "guarded_behind") == 0) {
+		p = guarded_block(96);
+		printf("%p 0 %p\n", (void *)(p + 96), (void *)p);
+		crash_at(p + 96);
+	} else if (strcmp(what, "guarded_before") == 0) {
+		p = guarded_block(8192);
+		printf("%p 3 %p\n", (void *)(p - 3), (void *)p);
+		crash_at(p - 3);
+	} else if (strcmp(what, "guarded_freed") == 0) {
+		p = guarded_block(96);
+		printf("%p 8 %p\n", (void *)(p + 8), (void *)p);
+		free(p);
+		crash_at(p + 8);
 	} else if (strcmp(what, "not_ours") == 0) {
 		p = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		printf("%p\n", (void *)p);

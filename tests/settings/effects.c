@@ -469,6 +469,35 @@ static void on_error_report_says_so_and_goes_on(void **state)
 	assert_null(strstr(result.err.text, "double free of "));
 }
 
+static unsigned times_said(const char *text)
+{
+	unsigned times = 0;
+
+	for (const char *at = result.err.text; (at = strstr(at, text)) != NULL; at++)
+		times++;
+	return times;
+}
+
+static void misuse_of_a_sized_free_is_said_once(void **state)
+{
+	value_of("on_error=report secure=1", "delete_twice", "48");
+	assert_int_equal(times_said("double free of "), 1);
+}
+
+static void misuse_is_said_in_a_child_forked_amid_a_report(void **state)
+{
+	assert_int_equal(value_of("on_error=report", "fork_amid_report", "48"), 1);
+}
+
+/* What lies before the first block of a slab is none. */
+static void details_of_an_access_between_slabs_name_no_block(void **state)
+{
+	value_of("on_error=report secure=3", "write_slab_front", "48");
+	assert_int_equal(times_said("between slabs"), 1);
+	assert_int_equal(times_said("found by thread "), 1);
+	assert_int_equal(times_said("is a block of "), 0);
+}
+
 static void verbose_tells_more_of_a_misuse(void **state)
 {
 	value_of("on_error=report verbose=1", "free_twice", "200000");
@@ -511,6 +540,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(secure_keeps_sizes_apart),
 		cmocka_unit_test(guard_rate_samples_blocks),
 		cmocka_unit_test(on_error_report_says_so_and_goes_on),
+		cmocka_unit_test(misuse_of_a_sized_free_is_said_once),
+		cmocka_unit_test(misuse_is_said_in_a_child_forked_amid_a_report),
+		cmocka_unit_test(details_of_an_access_between_slabs_name_no_block),
 		cmocka_unit_test(verbose_tells_more_of_a_misuse),
 		cmocka_unit_test(stats_report_at_exit),
 		cmocka_unit_test(verbose_says_what_holds),

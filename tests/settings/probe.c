@@ -553,6 +553,77 @@ static long free_twice(long size)
 	return size;
 }
 
+/* By `operator delete(void *, size_t)`. */
+static long delete_twice(long size)
+{
+	void *(*make)(size_t);
+	void (*release)(void *, size_t);
+	void *p;
+
+	*(void **)&make = dlsym(RTLD_DEFAULT, "_Znwm");
+	*(void **)&release = dlsym(RTLD_DEFAULT, "_ZdlPvm");
+	p = make((size_t)size);
+	release(p, (size_t)size);
+	__asm__ volatile("" : "+r"(p));
+	release(p, (size_t)size);
+	return size;
+}
+
+static void *free_twice_in_thread(void *size)
+{
+	free_twice(*(long *)size);
+	return NULL;
+}
+
+static void fill(int pipe_end)
+{
+	static const char block[4096];
+
+	fcntl(pipe_end, F_SETFL, O_NONBLOCK);
+	while (write(pipe_end, block, sizeof block) > 0)
+		;
+	while (write(pipe_end, block, 1) > 0)
+		;
+	fcntl(pipe_end, F_SETFL, 0);
+}
+
+/* A thread cannot get rid of its report: nobody reads it. Does one of a child, forked meanwhile, get out? */
+static long fork_amid_report(long size)
+{
+	int full[2], heard[2], before = dup(STDERR_FILENO);
+	char text[65536] = "";
+	pthread_t thread;
+
+	if (pipe(full) != 0 || pipe(heard) != 0)
+		return -1;
+	fill(full[1]);
+	dup2(full[1], STDERR_FILENO);
+	if (pthread_create(&thread, NULL, free_twice_in_thread, &size) != 0)
+		return -1;
+	usleep(200000);
+	if (fork() == 0) {
+		dup2(heard[1], STDERR_FILENO);
+		_exit(free_twice(size) != size);
+	}
+	close(heard[1]);
+	long said = read(heard[0], text, sizeof text - 1) > 0 && strstr(text, "double free of ") != NULL;
+	if (read(full[0], text, sizeof text) < 0)
+		return -1;
+	pthread_join(thread, NULL);
+	dup2(before, STDERR_FILENO);
+	wait(&(int){0});
+	return said;
+}
+
+/* The inaccessible page before the blocks of a slab. */
+static long write_slab_front(long size)
+{
+	uintptr_t p = (uintptr_t)malloc((size_t)size);
+
+	*(volatile char *)(p / GRANULE * GRANULE + 24) = 1;
+	return size;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -562,7 +633,8 @@ int main(int argc, char **argv)
 		{"owns", owns_block_of}, {"trim", trim}, {"use_small", use_small}, {"free_many", free_many}, {"free_mibs", free_mibs}, {"free_of", free_of_many_mibs},
 		{"free_burst", free_burst}, {"go_on", free_burst_and_go_on}, {"huge", count_huge},
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
-		{"exact", count_exact}, {"free_twice", free_twice},
+		{"exact", count_exact}, {"free_twice", free_twice}, {"delete_twice", delete_twice},
+		{"fork_amid_report", fork_amid_report}, {"write_slab_front", write_slab_front},
 		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
 		{"burst_pairs", burst_then_pairs}, {"burst_beside", burst_beside_pairs},
 		{"burst_before", burst_before_pairs},

@@ -105,6 +105,21 @@ static void burst_watched_if_anything_is_left(void **state)
 	end_heap(h);
 }
 
+/* Nothing will be given back, so nobody has to look. */
+static void thread_not_watched_where_nothing_is_given_back(void **state)
+{
+	struct heap *h = begin_heap();
+
+	hak_settings.purge_delay_ms = -1;
+	space_count_dirty(1);
+	watch_again(h);
+	watch_look(h);
+	space_count_dirty(-1);
+	assert_false(h->is_watched);
+	assert_null(hak_tcache.counted);
+	end_heap(h);
+}
+
 static struct large *make_large(struct heap *h)
 {
 	bool is_zero;
@@ -334,6 +349,7 @@ int main(void)
 		cmocka_unit_test_setup(burst_of_spans_is_seen_by_the_free_that_begins_it, set_delay),
 		cmocka_unit_test_setup(thread_watched_till_burst_is_over, start_burst),
 		cmocka_unit_test_setup(burst_watched_if_anything_is_left, start_burst),
+		cmocka_unit_test_setup(thread_not_watched_where_nothing_is_given_back, start_burst),
 		cmocka_unit_test_setup(watched_thread_takes_short_way_with_large_blocks, start_long_burst),
 		cmocka_unit_test_setup(thread_of_large_blocks_is_let_go_in_time, start_burst),
 		cmocka_unit_test_setup(watch_goes_on_after_sampling, start_long_burst),
