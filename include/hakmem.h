@@ -110,7 +110,9 @@ HAK_ATTR_UNREAD
 size_t hak_usable_size(const void *ptr) HAK_NOEXCEPT;
 
 /* The usable size that hak_malloc(`size`) would give: the next size class or page multiple. A size
-   that must fail comes back as it is. Async-signal-safe. */
+   that must fail comes back as it is. A block that settings have made by libc's allocator, or sampled
+   between guard pages, has less, though at least what was asked for: hak_usable_size tells.
+   Async-signal-safe. */
 HAK_ATTR(const)
 size_t hak_malloc_good_size(size_t size) HAK_NOEXCEPT;
 
@@ -134,15 +136,17 @@ void *hak_expand(void *ptr, size_t size) HAK_NOEXCEPT;
 HAK_ATTR_UNREAD
 int hak_owns(const void *ptr) HAK_NOEXCEPT;
 
-/* Gives memory that no live block needs back to the system now, keeping up to `keep` bytes of it.
-   Returns 1 if any was given back, else 0. */
+/* Gives memory that no live block needs back to the system now, keeping up to `keep` bytes of it. What other
+   threads hold for their next blocks stays with them until they allocate again, or end: also small blocks
+   of theirs that were freed by others meanwhile. Returns 1 if any was given back, else 0. */
 int hak_trim(size_t keep) HAK_NOEXCEPT;
 
 /* ---- Heap profile ---- */
 
 /* Begins a heap profile: from here on allocations are sampled, one in `mean` bytes on average (512 KiB is
    usual), with where they were made. What an earlier profile held is forgotten. Returns 0, EBUSY while
-   sampling, EINVAL for a mean of 0 or above 1 GiB, or ENOMEM; errno is untouched. */
+   sampling, EINVAL for a mean of 0 or above 1 GiB, ENOMEM, or ENOTSUP where HAKMEM_SECURE hardens the heap or
+   HAKMEM_DISABLE leaves it to libc: nothing is sampled then; errno is untouched. */
 int hak_profile_start(size_t mean) HAK_NOEXCEPT;
 
 /* Takes no more samples. Blocks in the profile are still noticed when they are freed. */

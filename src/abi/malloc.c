@@ -79,9 +79,9 @@ ABI int posix_memalign(void **ptrp, size_t alignment, size_t size) {
 		return EINVAL;
 	int saved = errno;
 	void *p = entry_aligned(alignment, size);
-	errno = saved;
 	if (HAK_UNLIKELY(p == NULL))
-		return ENOMEM;
+		return ENOMEM; /* errno says so, too, as after libc's: programs look there */
+	errno = saved;
 	*ptrp = p;
 	return 0;
 }
