@@ -351,7 +351,8 @@ enum os_growth os_grow(void *addr, size_t old_size, size_t new_size) {
 
 enum { MOVE_WAIT = 1000 };
 
-enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
+/* Not inlined: valgrind is told of it by its name (tests/memcheck.c). */
+HAK_NOINLINE enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
 	/* Whether the target was unmapped before the call failed depends on the kernel and the error. It cannot be asked
 	   for: the addresses may be another thread's by then. So they are lost, and the next try waits, twice as long each
 	   time: what refused it, too many mappings, may pass. */
@@ -595,8 +596,9 @@ HAK_COLD bool os_try_read(void *to, const void *from, size_t size) {
 }
 
 /* By a call that sandboxes allow: the futex's word is compared, and then nobody is woken and nobody moved to
-   the other one. (mincore takes inaccessible pages for mapped; process_vm_readv is what sandboxes kill for.) */
-bool os_is_readable(const void *addr) {
+   the other one. (mincore takes inaccessible pages for mapped; process_vm_readv is what sandboxes kill for.)
+   Not inlined: valgrind is told of it by its name (tests/valgrind.supp). */
+HAK_NOINLINE bool os_is_readable(const void *addr) {
 	uint32_t other;
 	uintptr_t word = align_down((uintptr_t)addr, sizeof other);
 	/* Only EFAULT says that it cannot; a sandbox may say anything else. */
