@@ -142,7 +142,7 @@ HAK_EVERYDAY size_t os_mapped(void) {
 	return atomic_load_explicit(&mapped, memory_order_relaxed);
 }
 
-enum { EARLY = 8 };
+enum { EARLY = 6 };
 
 /* Mappings made before the settings hold. Mostly there is one thread then; where nobody loads settings there
    may be more, and each takes a place of its own. */
