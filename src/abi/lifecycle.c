@@ -50,7 +50,7 @@ HAK_COLD void lifecycle_forsake_heap(void) {
 
 /* If hardening is on, what the loader allocated before came from a heap without it, which is left as it
    is. */
-static void load_settings(char *const *env) {
+HAK_EVERYDAY static void load_settings(char *const *env) {
 	if (process.settings_loaded)
 		return;
 	process.settings_loaded = true;
@@ -66,13 +66,13 @@ static void load_settings(char *const *env) {
 
 /* At the first allocation of the process, so that in the child ours run before any handler that allocates, forks
    or starts a thread. Nor could a later allocation do it: libc may be amid one with its list of handlers locked. */
-static void register_fork_handlers(void) {
+HAK_EVERYDAY static void register_fork_handlers(void) {
 	/* Relaxed: once is enough, and no more than that. */
 	if (!atomic_exchange_explicit(&process.has_fork_handlers, true, memory_order_relaxed))
 		pthread_atfork(fork_prepare, background_release, fork_child);
 }
 
-void lifecycle_init(void) {
+HAK_EVERYDAY void lifecycle_init(void) {
 	/* Acquire: the key and everything else set below. */
 	if (HAK_LIKELY(atomic_load_explicit(&process.ready, memory_order_acquire)))
 		return;
@@ -93,7 +93,7 @@ void lifecycle_init(void) {
 /* Linked with -z initfirst: runs before any other library's constructor, even libc's own, so libc does
    not know the environment yet; the loader hands it to constructors. Our fork handlers are thereby
    the first, too, unless the loader is older than the flag. */
-__attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
+HAK_EVERYDAY __attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
 	lifecycle_init();
 	load_settings(env);
 	bigcache_init();
@@ -103,7 +103,7 @@ __attribute__((constructor(101))) static void constructor(int argc, char **argv,
 }
 
 /* Linked with -z initfirst, it also runs after the destructors of the other libraries. */
-__attribute__((destructor(101))) static void destructor(void) {
+HAK_EVERYDAY __attribute__((destructor(101))) static void destructor(void) {
 	background_stop();
 	fork_repair_if_due();
 	profile_end();
@@ -151,7 +151,7 @@ static void exit_hook(void *arg) {
 	lifecycle_thread_exit();
 }
 
-static bool is_main_thread(void) {
+HAK_EVERYDAY static bool is_main_thread(void) {
 	if (process.has_main || !__libc_single_threaded)
 		return false;
 	process.has_main = true;
@@ -163,7 +163,7 @@ static bool is_main_thread(void) {
    may wait for a thread it has started while the loader holds it. libc allocates a node for it and
    aborts if it gets none, so a block of that size goes into the bin first. False: not registered, out of
    memory. */
-static bool register_exit(struct heap *h) {
+HAK_EVERYDAY static bool register_exit(struct heap *h) {
 	enum { NODE_BYTES = 4 * sizeof(void *) };
 	void *p = alloc_block(h, NODE_BYTES, ALLOC_ALIGN, false);
 	if (p == NULL)
@@ -185,7 +185,7 @@ HAK_COLD struct lock *lifecycle_lock(void) {
 	return &process.lock;
 }
 
-HAK_NOINLINE static struct heap *attach(void) {
+HAK_EVERYDAY HAK_NOINLINE static struct heap *attach(void) {
 	struct tcache *t = &hak_tcache;
 	fork_repair_if_due();
 	if (t->torn_down)
@@ -212,7 +212,7 @@ HAK_NOINLINE static struct heap *attach(void) {
 	return h;
 }
 
-struct heap *lifecycle_heap(void) {
+HAK_EVERYDAY struct heap *lifecycle_heap(void) {
 	struct heap *h = hak_tcache.heap;
 	return HAK_LIKELY(h != NULL) ? h : attach();
 }

@@ -216,7 +216,7 @@ BASE_OPERATOR(void, op_delete_array_aligned, "_ZdaPvSt11align_val_t", (void *p, 
 	if (IS_REPLACED(DELETE << ALIGNED))
 		seen_op_delete_aligned()(p, align);
 	else
-		entry_release_as(p, KIND_NEW_ARRAY);
+		entry_free_as(p, KIND_NEW_ARRAY);
 })
 
 OPERATOR(void, op_delete_sized, "_ZdlPv" SZ, (void *p, size_t size), {
@@ -254,7 +254,7 @@ OPERATOR(void, op_delete_array_sized_aligned, "_ZdaPv" SZ "St11align_val_t", (vo
 	if (IS_REPLACED((DELETE | DELETE_ARRAY) << ALIGNED))
 		seen_op_delete_array_aligned()(p, align);
 	else
-		entry_release_sized(p, size, align, KIND_NEW_ARRAY);
+		entry_free_sized(p, size, align, KIND_NEW_ARRAY);
 })
 OPERATOR(void, op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t",
          (void *p, size_t align, const void *tag), {

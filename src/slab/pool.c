@@ -138,7 +138,7 @@ static struct slab *take_locked(struct pool *p) {
 	return NULL;
 }
 
-struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag) {
+HAK_EVERYDAY struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag) {
 	struct pool *p = &hak_pools[sc];
 	if (pool_count(sc) == 0)
 		return NULL;

@@ -57,7 +57,7 @@ void meta_guard(void) {
 	lock_release(&meta.lock);
 }
 
-static void take_up(const char *start, size_t size) {
+HAK_EVERYDAY static void take_up(const char *start, size_t size) {
 	uintptr_t s = (uintptr_t)start, e = s + size;
 	if (meta.is_guarded)
 		guard_ends(s, e);
@@ -85,7 +85,7 @@ const void *meta_used_at(void) {
 	return &meta.used;
 }
 
-static bool begin_locked(void) {
+HAK_EVERYDAY static bool begin_locked(void) {
 	if (meta.has_begun)
 		return false;
 	meta.has_begun = true;
@@ -94,7 +94,7 @@ static bool begin_locked(void) {
 	return true;
 }
 
-void meta_donate(void *start, size_t size) {
+HAK_EVERYDAY void meta_donate(void *start, size_t size) {
 	size_t page = os_facts.page_size;
 	char *s = (char *)start + page, *end = (char *)start + size - page;
 	if (size <= 2 * page)
@@ -112,7 +112,7 @@ void meta_donate(void *start, size_t size) {
 	lock_release(&meta.lock);
 }
 
-static bool refill(size_t size) {
+HAK_EVERYDAY static bool refill(size_t size) {
 	if (size <= META_FIRST_BYTES && begin_locked())
 		return true;
 	guard_locked();
@@ -132,7 +132,7 @@ static bool refill(size_t size) {
 	return true;
 }
 
-void *meta_alloc(size_t size) {
+HAK_EVERYDAY void *meta_alloc(size_t size) {
 	size = align_up(size, HAK_CACHE_LINE);
 	void *p = NULL;
 	lock_acquire(&meta.lock);
