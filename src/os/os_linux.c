@@ -235,13 +235,19 @@ static void *map_and_trim(size_t size, size_t align, long prot) {
    alignment, since the many small mappings leave holes that the larger, well aligned ones do not fit.
    Relaxed: a stale hint costs a retry, nothing else. */
 static _Atomic uintptr_t last_fine, last_coarse;
-enum { FINE = 64 * 1024 };
+enum { FINE = 64 * 1024, COARSE = 2 * 1024 * 1024 };
+
+static void raise_to(_Atomic uintptr_t *last, uintptr_t end) {
+	if (end > atomic_load_explicit(last, memory_order_relaxed))
+		atomic_store_explicit(last, end, memory_order_relaxed);
+}
 
 /* A hole above the last mapping is used again: else addresses would wander down for ever as mappings come and
    go, and with them what describes them. */
-static void note_hole(uintptr_t end) {
-	if (end > atomic_load_explicit(&last_fine, memory_order_relaxed))
-		atomic_store_explicit(&last_fine, end, memory_order_relaxed);
+HAK_EVERYDAY static void note_hole(uintptr_t start, uintptr_t end) {
+	raise_to(&last_fine, end);
+	if (end - start >= COARSE)
+		raise_to(&last_coarse, end);
 }
 
 static void *map_aligned(size_t size, size_t align, long prot) {
@@ -285,7 +291,7 @@ HAK_EVERYDAY bool os_unmap(void *addr, size_t size) {
 	if (!unmap(addr, size))
 		return false;
 	uncharge(size);
-	note_hole((uintptr_t)addr + size);
+	note_hole((uintptr_t)addr, (uintptr_t)addr + size);
 	return true;
 }
 
@@ -349,13 +355,13 @@ enum os_growth os_grow(void *addr, size_t old_size, size_t new_size) {
 	return ret == -ENOMEM ? GROWTH_NO_ROOM : GROWTH_REFUSED;
 }
 
-enum { MOVE_WAIT = 1000 };
+enum { MOVE_WAIT = 1000, MOVE_WAIT_MOST = 60 * MOVE_WAIT };
 
 /* Not inlined: valgrind is told of it by its name (tests/memcheck.c). */
 HAK_NOINLINE enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
 	/* Whether the target was unmapped before the call failed depends on the kernel and the error. It cannot be asked
-	   for: the addresses may be another thread's by then. So they are lost, and the next try waits, twice as long each
-	   time: what refused it, too many mappings, may pass. */
+	   for: the addresses may be another thread's by then. So they are lost, and the next try waits, longer each time
+	   until one succeeds: what refused it, too many mappings, may pass. */
 	static _Atomic uint64_t wait, until; /* ms; relaxed: two threads at once may lose two */
 	if (os_now_ms() < atomic_load_explicit(&until, memory_order_relaxed))
 		return MOVE_REFUSED;
@@ -365,13 +371,14 @@ HAK_NOINLINE enum os_move_result os_move(void *addr, size_t old_size, size_t new
 	                MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0);
 	if (!failed(ret)) {
 		uncharge(old_size);
-		note_hole((uintptr_t)addr + old_size);
+		note_hole((uintptr_t)addr, (uintptr_t)addr + old_size);
+		atomic_store_explicit(&wait, 0, memory_order_relaxed);
 		return MOVE_DONE;
 	}
 	/* These are found out before the kernel makes room at the target. */
 	if (ret == -EPERM || ret == -ENOSYS || ret == -EINVAL)
 		return MOVE_REFUSED;
-	uint64_t next = 2 * atomic_load_explicit(&wait, memory_order_relaxed) + MOVE_WAIT;
+	uint64_t next = min_size(2 * atomic_load_explicit(&wait, memory_order_relaxed) + MOVE_WAIT, MOVE_WAIT_MOST);
 	atomic_store_explicit(&wait, next, memory_order_relaxed);
 	atomic_store_explicit(&until, os_now_ms() + next, memory_order_relaxed);
 	uncharge(new_size);

@@ -142,32 +142,43 @@ static bool system_goes_on_and_on(void)
 }
 
 /* Mappings that come and go stay where they are: what describes addresses must not grow with time. */
-static void unmapped_addresses_used_again(void **state)
+static void unmapped_addresses_used_again_at(size_t align, unsigned least, unsigned rounds)
 {
-	enum { LIVE = 8, ROUNDS = 20000 };
+	enum { LIVE = 8 };
 	char *live[LIVE];
+	size_t sizes[LIVE], most = 0;
 	uintptr_t low = UINTPTR_MAX, high = 0;
 
 	if (system_goes_on_and_on())
 		skip();
-	for (unsigned i = 0; i < LIVE; i++)
-		assert_non_null(live[i] = os_map_aligned(20 * GRANULE, GRANULE));
-	for (unsigned i = 0; i < ROUNDS; i++) {
-		unsigned size = 8 + i * 7 % 24, at = i * 5 % LIVE;
-		static unsigned sizes[LIVE];
-		if (sizes[at] == 0)
-			sizes[at] = 20;
-		assert_true(os_unmap(live[at], sizes[at] * GRANULE));
-		live[at] = os_map_aligned(size * GRANULE, GRANULE);
+	for (unsigned i = 0; i < LIVE; i++) {
+		sizes[i] = 20 * least / 8 * GRANULE;
+		assert_non_null(live[i] = os_map_aligned(sizes[i], align));
+	}
+	for (unsigned i = 0; i < rounds; i++) {
+		unsigned at = i * 5 % LIVE;
+		assert_true(os_unmap(live[at], sizes[at]));
+		sizes[at] = align_up((least + i * 7 % 24 * least / 8) * GRANULE, align);
+		live[at] = os_map_aligned(sizes[at], align);
 		assert_non_null(live[at]);
-		sizes[at] = size;
+		assert_int_equal((uintptr_t)live[at] % align, 0);
 		low = min_size(low, (uintptr_t)live[at]);
 		high = max_size(high, (uintptr_t)live[at]);
-		if (i == ROUNDS - 1)
-			for (unsigned j = 0; j < LIVE; j++)
-				assert_true(os_unmap(live[j], sizes[j] * GRANULE));
+		most = max_size(most, sizes[at]);
 	}
-	assert_true(high - low < 256 * HAK_MIB);
+	for (unsigned j = 0; j < LIVE; j++)
+		assert_true(os_unmap(live[j], sizes[j]));
+	assert_true(high - low < 16 * LIVE * most);
+}
+
+static void unmapped_addresses_used_again(void **state)
+{
+	unmapped_addresses_used_again_at(GRANULE, 8, 20000);
+}
+
+static void unmapped_addresses_used_again_where_aligned_more(void **state)
+{
+	unmapped_addresses_used_again_at(2 * HAK_MIB, 4096, 5000);
 }
 
 /* The limit holds whoever asks, and once all is given back nothing is left counted. */
@@ -220,6 +231,7 @@ int main(void)
 		TEST(limit_contended_balances),
 		TEST(limit_passed_by_one_kept_by_others),
 		TEST(unmapped_addresses_used_again),
+		TEST(unmapped_addresses_used_again_where_aligned_more),
 	};
 
 	return UNIT_RUN(tests);
