@@ -55,13 +55,17 @@ HAK_NOINLINE static void **shut(struct heap *h, unsigned sc) {
 	return top;
 }
 
-/* The entries from `from` to the array's end are in the bin. */
-HAK_NOINLINE static void open_at(struct heap *h, unsigned sc, void **from) {
+/* The entries from `from` to the array's end are in the bin, which holds `room` at most. */
+HAK_NOINLINE static void open_for(struct heap *h, unsigned sc, void **from, unsigned room) {
 	struct bin *b = &h->bins[sc];
-	b->floor = bin_empty(&h->classes[sc], sc).floor;
+	b->floor = (uint32_t)bin_top_at(h->classes[sc].end - room);
 	b->top = bin_top_at(from);
 	atomic_signal_fence(memory_order_seq_cst);
 	b->magic = hak_size_classes[sc].magic; /* last: see shut */
+}
+
+static void open_at(struct heap *h, unsigned sc, void **from) {
+	open_for(h, sc, from, h->classes[sc].capacity);
 }
 
 /* ---- taking ---- */
@@ -250,9 +254,7 @@ bool bin_make_room(struct heap *h, unsigned sc) {
 	hc->overran = is_burst ? BIN_DRAINED : (uint8_t)min_size(hc->overran + 1u, BIN_BURST);
 	heap_send_home(h, sc, older, hc->end);
 	memmove(top + (hc->end - older), top, (size_t)(older - top) * sizeof *top);
-	open_at(h, sc, top + (hc->end - older));
-	if (is_burst)
-		h->bins[sc].floor = (uint32_t)bin_top_at(hc->end - BURST_BLOCKS);
+	open_for(h, sc, top + (hc->end - older), is_burst ? BURST_BLOCKS : hc->capacity);
 	sampling_bin_filled(h, sc);
 	return true;
 }
