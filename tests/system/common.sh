@@ -56,7 +56,15 @@ need_on_host() {
 begin() {
 	[ "$(id -u)" -eq 0 ] || { echo "$0: takes root" >&2; exit 2; }
 	keep=$1 base=$2
-	if [ -n "$keep" ]; then mkdir -p "$keep"; work=$(realpath "$keep"); else work=$(mktemp -d); fi
+	if [ -n "$keep" ]; then
+		mkdir -p "$keep" && work=$(realpath "$keep") || exit 2
+		# What lies in it is replaced: nobody's own folder.
+		[ -e "$work/.hakmem-test" ] || [ -z "$(ls -A "$work")" ] ||
+			{ echo "$0: $keep: is neither empty nor of an earlier test" >&2; exit 2; }
+		: >"$work/.hakmem-test"
+	else
+		work=$(mktemp -d)
+	fi
 	chmod 0755 "$work"
 	root=$work/root
 	trap finish EXIT
