@@ -36,11 +36,17 @@ static const char usage[] =
 
 /* ---- other allocators ---- */
 
+static const char *last_part(const char *path) {
+	const char *slash = strrchr(path, '/');
+	return slash != NULL ? slash + 1 : path;
+}
+
 static bool is_known_allocator(struct word word) {
 	static const char *const known[] = { "jemalloc", "tcmalloc", "mimalloc", "snmalloc", "rpmalloc",
-		"hardened_malloc", "scudo", "hoard", "ltalloc", "lockless", "mesh" };
-	char name[PATH_MAX];
-	snprintf(name, sizeof name, "%.*s", (int)word.len, word.at);
+		"hardened_malloc", "scudo", "libhoard", "ltalloc", "lockless", "libmesh.so" };
+	char path[PATH_MAX];
+	snprintf(path, sizeof path, "%.*s", (int)word.len, word.at);
+	const char *name = last_part(path);
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strstr(name, known[i]) != NULL)
 			return true;
@@ -52,8 +58,7 @@ static bool serves_malloc(int root, struct word word) {
 	char preload[PATH_MAX], server[PATH_MAX];
 	snprintf(preload, sizeof preload, "%.*s", (int)word.len, word.at);
 	preload_ask_server(root, preload, server, sizeof server);
-	const char *slash = strrchr(server, '/'), *own = strrchr(preload, '/');
-	return slash != NULL && strcmp(slash, own != NULL ? own : preload) == 0;
+	return server[0] != '\0' && strcmp(last_part(server), last_part(preload)) == 0;
 }
 
 static bool find_rival(const struct options *o, const struct preload_file *f, struct word *wordp) {
@@ -116,17 +121,27 @@ static int write_and_try(const struct options *o, struct preload_file *f, struct
 	return TOOL_OK;
 }
 
+/* Of our libraries that one, once. */
+static bool names_alone(struct bytes text, const char *path) {
+	struct word word;
+	size_t ours = 0, same = 0;
+	for (size_t pos = 0; preload_next_word(text, &pos, &word);) {
+		ours += preload_is_ours(word);
+		same += word.len == strlen(path) && memcmp(word.at, path, word.len) == 0;
+	}
+	return ours == 1 && same == 1;
+}
+
 static int enable(const struct options *o, struct preload_file *f) {
 	struct word word;
 	struct bytes text;
 	if (is_damaged(f))
 		return TOOL_FAILED;
-	if (!o->no_test && !preload_check_library(f->root, o->library))
+	if (o->no_test ? !preload_check_form(o->library) : !preload_check_library(f->root, o->library))
 		return TOOL_FAILED;
 	if (!preload_append(f->text, o->library, &text))
 		return out_of_memory();
-	if (f->exists && is_for_all(f) && preload_find_ours(f->text, &word) && word.len == strlen(o->library) &&
-		memcmp(word.at, o->library, word.len) == 0) {
+	if (f->exists && is_for_all(f) && names_alone(f->text, o->library)) {
 		printf("%s: names %s already\n", f->path, o->library);
 		return TOOL_OK;
 	}

@@ -88,8 +88,11 @@ int preload_exit_of(int error);
 
 /* ---- library ---- */
 
-/* Is it a path that every program will understand, and behind it a library for this machine, whole and
-   safe from others' hands? `root` as above. false: a line has been said. */
+/* Is it a path that every program will understand, and ours? false: a line has been said. */
+bool preload_check_form(const char *path);
+
+/* That, and is behind it a library for this machine, whole and safe from others' hands? `root` as above. false: a line
+   has been said. */
 bool preload_check_library(int root, const char *path);
 
 /* ---- trials ---- */

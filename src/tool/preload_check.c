@@ -17,14 +17,17 @@ static bool refuse(const char *path, const char *why) {
 	return false;
 }
 
-/* Setuid programs refuse names without a slash and $ORIGIN. */
-static bool check_form(const char *path) {
+bool preload_check_form(const char *path) {
+	/* Setuid programs refuse names without a slash and $ORIGIN. */
 	if (path[0] != '/')
 		return refuse(path, "is no path from the root: setuid programs would not load it");
 	if (strstr(path, "$ORIGIN") != NULL || strstr(path, "${ORIGIN}") != NULL)
 		return refuse(path, "setuid programs do not load what is named by $ORIGIN");
 	if (strpbrk(path, " \t\n:#") != NULL)
 		return refuse(path, "a space, ':' or '#' in a path cannot be written there");
+	/* `disable` would not know it. */
+	if (!preload_is_ours((struct word){ path, strlen(path) }))
+		return refuse(path, "is not named libhakmem.so");
 	return true;
 }
 
@@ -80,10 +83,78 @@ static bool check_elf(const char *path, int fd, off_t size) {
 	return is_whole(fd, &header, size) || refuse(path, "is cut off: programs that load it would die");
 }
 
+/* ---- the folders it is in ---- */
+
+static bool is_root_folder(int root, const struct stat *st) {
+	struct stat top;
+	return fstat(root, &top) != 0 || (top.st_ino == st->st_ino && top.st_dev == st->st_dev);
+}
+
+/* What is in a sticky folder is its owner's alone. */
+static bool check_folder(const char *path, const struct stat *st) {
+	if (st->st_uid != 0 || ((st->st_mode & (S_IWGRP | S_IWOTH)) != 0 && (st->st_mode & S_ISVTX) == 0))
+		return refuse(path, "others than root may put another library there: a folder above it is theirs to write");
+	return (st->st_mode & S_IXOTH) != 0 ||
+		refuse(path, "not everybody may reach it: a folder above it is closed, and their programs would complain");
+}
+
+/* The folder and those above it. Closes it. */
+static bool check_folders_from(int root, int folder, const char *path) {
+	struct stat st;
+	bool good;
+	while ((good = fstat(folder, &st) == 0 && check_folder(path, &st)) && !is_root_folder(root, &st)) {
+		int above = openat(folder, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (above < 0)
+			break;
+		close(folder);
+		folder = above;
+	}
+	close(folder);
+	return good;
+}
+
+/* Every folder on the way, where links lead, too: whoever may write to one chooses what all programs load. */
+static bool check_folders(int root, const char *path) {
+	char part[PATH_MAX];
+	for (const char *slash = path; (slash = strchr(slash + 1, '/')) != NULL;) {
+		snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
+		int folder = preload_open_in(root, part, O_PATH | O_DIRECTORY);
+		if (folder >= 0 && !check_folders_from(root, folder, path))
+			return false;
+	}
+	return true;
+}
+
+/* Has `path` be what the link at `path` says. False: it is no link. */
+static bool follow(int root, char *path) {
+	char target[PATH_MAX], next[2 * PATH_MAX];
+	int link = preload_open_in(root, path, O_PATH | O_NOFOLLOW);
+	ssize_t len = link >= 0 ? readlinkat(link, "", target, sizeof target - 1) : -1;
+	if (link >= 0)
+		close(link);
+	if (len <= 0)
+		return false;
+	target[len] = '\0';
+	int folder = target[0] == '/' ? 0 : (int)(strrchr(path, '/') - path) + 1;
+	return snprintf(next, sizeof next, "%.*s%s", folder, path, target) < PATH_MAX && strcpy(path, next) != NULL;
+}
+
+static bool check_way(int root, const char *path) {
+	enum { LINKS_MOST = 40 };
+	char at[PATH_MAX];
+	int links = 0;
+	strcpy(at, path);
+	do {
+		if (!check_folders(root, at))
+			return false;
+	} while (links++ < LINKS_MOST && follow(root, at));
+	return true;
+}
+
 bool preload_check_library(int root, const char *path) {
 	char expanded[PATH_MAX];
 	struct stat st;
-	if (!check_form(path))
+	if (!preload_check_form(path))
 		return false;
 	if (!expand(path, expanded, sizeof expanded))
 		return refuse(path, "is too long");
@@ -99,7 +170,7 @@ bool preload_check_library(int root, const char *path) {
 		refuse(expanded, "others than root may write to it");
 	else if ((st.st_mode & S_IROTH) == 0)
 		refuse(expanded, "not everybody may read it");
-	else
+	else if (geteuid() != 0 || check_way(root, expanded))
 		good = check_elf(expanded, fd, st.st_size);
 	close(fd);
 	return good;

@@ -15,25 +15,44 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BLOCKS = 200, THREADS = 8, CHILDREN = 8 };
+enum { BLOCKS = 200, THREADS = 8, CHILDREN = 8, BIG = 100000 };
 
 static int fail(const char *what) {
 	fprintf(stderr, "%s\n", what);
 	return 1;
 }
 
-/* The loader's own name of the object. */
-static const char *server(void) {
+/* The loader's own name of the object that has the function. */
+static const char *object_of(const char *name) {
 	Dl_info info;
-	void *function = dlsym(RTLD_DEFAULT, "malloc");
+	void *function = dlsym(RTLD_DEFAULT, name);
 	return function != NULL && dladdr(function, &info) != 0 ? info.dli_fname : "";
 }
 
+static int is_hakmem(const char *object) {
+	const char *name = strrchr(object, '/');
+	return name != NULL && strncmp(name, "/libhakmem.so", sizeof "/libhakmem.so" - 1) == 0;
+}
+
+/* It hands everything on to libc if it is told to. */
+static int is_on(void) {
+	int (*owns)(const void *block);
+	*(void **)&owns = dlsym(RTLD_DEFAULT, "hak_owns");
+	void *block = malloc(BIG);
+	int is_owned = block != NULL && owns != NULL && owns(block);
+	free(block);
+	return is_owned;
+}
+
+static const char *server(void) {
+	const char *object = object_of("malloc");
+	return is_hakmem(object) && !is_on() ? object_of("printf") : object;
+}
+
 static int check_server(void) {
-	const char *name = strrchr(server(), '/');
-	if (name == NULL || strncmp(name, "/libhakmem.so", sizeof "/libhakmem.so" - 1) != 0)
+	if (!is_hakmem(object_of("malloc")))
 		return fail("the library is not loaded");
-	return 0;
+	return is_on() ? 0 : fail("the library is loaded, but switched off by /etc/hakmem.conf");
 }
 
 /* From 1 to 70,000 bytes, spread evenly. All threads' blocks together are 60 MiB: small machines must not
