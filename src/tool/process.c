@@ -80,26 +80,57 @@ static uint64_t find_in_file(struct process *p, uint64_t base) {
 	return found;
 }
 
-/* `maps` says the same file again for each of its parts: the one at offset 0 is it. */
-static enum tool_exit find_descriptor(struct process *p, uint64_t *addressp) {
+/* Is what lies there mapped to be written to? */
+static bool is_writable(const struct process *p, uint64_t address) {
+	FILE *maps = process_file(p->pid, "maps");
+	char line[512], writing = '-';
+	while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+		unsigned long long start, end;
+		if (sscanf(line, "%llx-%llx %*c%c", &start, &end, &writing) == 3 && address >= start && address < end)
+			break;
+		writing = '-';
+	}
+	if (maps != NULL)
+		fclose(maps);
+	return writing == 'w';
+}
+
+/* Symbolizers map a library's file to read in it: then the roots are not where the descriptor says. */
+static bool is_loaded(struct process *p, uint64_t descriptor) {
+	struct descriptor d;
+	if (!copy_from(p, descriptor, &d, sizeof d))
+		return false;
+	return d.format != DESCRIPTOR_FORMAT ||
+		is_writable(p, descriptor + offsetof(struct descriptor, to_roots) + (uint64_t)d.to_roots);
+}
+
+/* The first descriptor that leads to a HAKMEM in use. `maps` says the same file again for each of its parts: the one at
+   offset 0 is it. */
+static enum tool_exit open_descriptor(struct process *p) {
 	FILE *maps = process_file(p->pid, "maps");
 	char line[512];
-	bool any = false;
-	*addressp = 0;
+	enum tool_exit why = TOOL_NO_PROCESS; /* a zombie maps nothing */
 	if (maps == NULL)
 		return errno == EACCES || errno == EPERM ? TOOL_NO_PERMISSION : TOOL_NO_PROCESS;
-	while (*addressp == 0 && fgets(line, sizeof line, maps) != NULL) {
+	bool is_found = false;
+	while (why != TOOL_OK && fgets(line, sizeof line, maps) != NULL) {
 		unsigned long long start, offset;
 		char path;
-		any = true;
-		if (sscanf(line, "%llx-%*x %*4s %llx %*s %*u %c", &start, &offset, &path) == 3 && path == '/' &&
-		    offset == 0)
-			*addressp = find_in_file(p, start);
+		if (!is_found)
+			why = TOOL_NO_HAKMEM;
+		if (sscanf(line, "%llx-%*x %*4s %llx %*s %*u %c", &start, &offset, &path) != 3 || path != '/' || offset != 0)
+			continue;
+		uint64_t descriptor = find_in_file(p, start);
+		if (descriptor == 0 || !is_loaded(p, descriptor))
+			continue;
+		enum tool_exit this = process_why(p, reading_open(&p->reading, descriptor));
+		/* One that nobody uses is the worst reason. */
+		if (!is_found || this == TOOL_OK || why == TOOL_NO_HAKMEM)
+			why = this;
+		is_found = true;
 	}
 	fclose(maps);
-	if (*addressp != 0)
-		return TOOL_OK;
-	return any ? TOOL_NO_HAKMEM : TOOL_NO_PROCESS; /* a zombie maps nothing */
+	return why;
 }
 
 /* ---- opening ---- */
@@ -160,7 +191,6 @@ enum tool_exit process_why(const struct process *p, enum reading_result result) 
 }
 
 enum tool_exit process_open(struct process *p, pid_t pid) {
-	uint64_t address;
 	memset(p, 0, sizeof *p);
 	p->pid = pid;
 	p->reads = READS_MOST;
@@ -171,10 +201,10 @@ enum tool_exit process_open(struct process *p, pid_t pid) {
 	read_resident(p);
 	enum tool_exit why = try_memory(p);
 	if (why == TOOL_OK)
-		why = find_descriptor(p, &address);
+		why = open_descriptor(p);
 	if (why == TOOL_OK)
 		read_resident_peak(p);
-	return why == TOOL_OK ? process_why(p, reading_open(&p->reading, address)) : why;
+	return why;
 }
 
 enum tool_exit process_stats(struct process *p, struct hak_stats *stats) {

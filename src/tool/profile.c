@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tool/commands.h"
 #include "tool/process.h"
@@ -103,39 +105,64 @@ static void print_path(char *path) {
 
 /* ---- the signals ---- */
 
-static int send(const struct process *p, int number) {
-	if (kill(p->pid, number) == 0)
+/* Who is sent signals: a process that ends gives its number to another, so it is held by a descriptor. */
+struct target {
+	const struct process *p;
+	int fd;     /* -1: before Linux 5.3 */
+	int number; /* of the signal */
+};
+
+/* Programs that the process has become since do not: a signal would end them. */
+static bool catches(pid_t pid, int number) {
+	FILE *status = process_file(pid, "status");
+	char line[256];
+	unsigned long long caught = 0;
+	while (status != NULL && fgets(line, sizeof line, status) != NULL && sscanf(line, "SigCgt: %llx", &caught) != 1)
+		;
+	if (status != NULL)
+		fclose(status);
+	return caught >> (number - 1) & 1;
+}
+
+static int send(const struct target *t) {
+	bool is_gone = t->fd >= 0 && syscall(SYS_pidfd_send_signal, t->fd, 0, NULL, 0) != 0 && errno == ESRCH;
+	if (!is_gone && !catches(t->p->pid, t->number)) {
+		complain("process %d (%s) does not catch signal %d: it is not sent", (int)t->p->pid, t->p->name, t->number);
+		return TOOL_FAILED;
+	}
+	if (!is_gone && (t->fd >= 0 ? syscall(SYS_pidfd_send_signal, t->fd, t->number, NULL, 0) :
+			kill(t->p->pid, t->number)) == 0)
 		return TOOL_OK;
-	return (int)process_complain(p, errno == EPERM ? TOOL_NO_PERMISSION : TOOL_NO_PROCESS);
+	return (int)process_complain(t->p, !is_gone && errno == EPERM ? TOOL_NO_PERMISSION : TOOL_NO_PROCESS);
 }
 
 /* The signal switches sampling on, or off if it was on, which can be seen: the file is written soon. */
-static int sample_for(const struct process *p, int number, const char *path, long seconds) {
+static int sample_for(const struct target *t, const char *path, long seconds) {
 	struct reading_setting sample;
-	bool is_for_good = process_setting(p, "sample", &sample) && atoi(sample.value) != 0; /* each signal writes it */
+	bool is_for_good = process_setting(t->p, "sample", &sample) && atoi(sample.value) != 0; /* each signal writes it */
 	struct stat old = look_at(path), now = old;
-	int code = send(p, number);
+	int code = send(t);
 	for (int i = 0; code == TOOL_OK && !is_for_good && i < SOON && is_same(&now, &old) && !is_interrupted; i++) {
 		pause_for(LOOK_MS);
 		now = look_at(path);
 	}
 	bool was_on = !is_for_good && !is_same(&now, &old);
 	if (code == TOOL_OK && was_on)
-		code = send(p, number);
+		code = send(t);
 	if (code == TOOL_OK)
 		pause_for(1000 * seconds - (is_for_good || was_on ? 0 : SOON * LOOK_MS));
 	is_interrupted = false;
 	return code;
 }
 
-static int profile(const struct process *p, int number, const char *pattern, long seconds) {
+static int profile(const struct target *t, const char *pattern, long seconds) {
 	char path[PATH_MAX];
-	size_t root = path_of(p, pattern, path, sizeof path);
+	size_t root = path_of(t->p, pattern, path, sizeof path);
 	catch_interrupts();
-	int code = sample_for(p, number, path, seconds);
+	int code = sample_for(t, path, seconds);
 	struct stat before = look_at(path), old = before;
 	if (code == TOOL_OK)
-		code = send(p, number);
+		code = send(t);
 	/* A thread of the process has to run for it. It is written once it has stopped growing. */
 	for (int i = 0; code == TOOL_OK && i < LOOKS; i++) {
 		pause_for(LOOK_MS);
@@ -148,7 +175,7 @@ static int profile(const struct process *p, int number, const char *pattern, lon
 	}
 	make_printable(path);
 	if (code == TOOL_OK)
-		complain("process %d has written no profile to %s", (int)p->pid, path + root);
+		complain("process %d has written no profile to %s", (int)t->p->pid, path + root);
 	return code != TOOL_OK ? code : TOOL_FAILED;
 }
 
@@ -178,6 +205,7 @@ static int run(int argc, char **argv) {
 		return misused("profile: which process?");
 	if (!process_parse("profile", text, &pid))
 		return TOOL_USAGE;
+	struct target target = { .p = &p, .fd = (int)syscall(SYS_pidfd_open, pid, 0) };
 	enum tool_exit why = process_open(&p, pid);
 	if (why != TOOL_OK)
 		return (int)process_complain(&p, why);
@@ -194,7 +222,8 @@ static int run(int argc, char **argv) {
 		complain("process %d was not started with a signal for this: HAKMEM_SAMPLE_SIGNAL=12 for example", (int)pid);
 		return TOOL_FAILED;
 	}
-	return profile(&p, atoi(number.value), file.value, seconds);
+	target.number = atoi(number.value);
+	return profile(&target, file.value, seconds);
 }
 
 const struct command command_profile = {

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A program to look into: holds blocks whose number and bytes it says on standard output, and waits until its
- * standard input ends. usage: target [churn]: with churn, a thread allocates and frees meanwhile.
+ * standard input ends.
+ *
+ * usage: target [churn | mapped FILE | uncaught SIGNAL]
+ *   churn     a thread allocates and frees meanwhile
+ *   mapped    FILE is mapped to be read, as symbolizers do
+ *   uncaught  nothing catches SIGNAL any more
  */
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { SMALL = 5000, SMALL_SIZE = 500, LARGE = 10, LARGE_SIZE = 100000, HUGE_SIZE = 5 << 20, SLOTS = 1000 };
@@ -42,6 +50,13 @@ int main(int argc, char **argv)
 		free(malloc(3000));
 	if (argc > 1 && strcmp(argv[1], "churn") == 0 && pthread_create(&thread, NULL, churn, NULL) != 0)
 		return 1;
+	if (argc > 2 && strcmp(argv[1], "mapped") == 0) {
+		int file = open(argv[2], O_RDONLY);
+		if (mmap(NULL, (size_t)lseek(file, 0, SEEK_END), PROT_READ, MAP_PRIVATE, file, 0) == MAP_FAILED)
+			return 1;
+	}
+	if (argc > 2 && strcmp(argv[1], "uncaught") == 0)
+		signal(atoi(argv[2]), SIG_DFL);
 	/* In one piece, and by write: what waits for this line may look at once, and dprintf frees its buffer
 	   only behind it. */
 	char line[100];
