@@ -7,6 +7,7 @@
 #include "abi/entry.h"
 #include "abi/fork.h"
 #include "abi/lifecycle.h"
+#include "front/large.h"
 #include "front/secure.h"
 #include "observe/sample.h"
 
@@ -54,6 +55,12 @@ API void *hak_heap_zalloc(hak_heap_t *heap, size_t size) {
 	return heap_alloc(heap, size, ALLOC_ALIGN, true);
 }
 
+/* A large block of another heap would stay its. */
+static bool is_of_heap(hak_heap_t *heap, const void *ptr) {
+	const struct large *l = large_of((uintptr_t)ptr);
+	return l != NULL && l->heap == of_public(heap);
+}
+
 API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	if (ptr == NULL)
 		return hak_heap_malloc(heap, size);
@@ -63,10 +70,18 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 		entry_release(ptr);
 		return NULL;
 	}
-	if (old != 0 && size > old && size <= PTRDIFF_MAX && block_resize(ptr, size, false))
-		return entry_resized(ptr, ptr, size, __builtin_return_address(0));
 	int saved = errno;
-	void *p = size <= old / 2 || size > old ? hak_heap_malloc(heap, size) : NULL;
+	bool grows = old != 0 && size > old && size <= PTRDIFF_MAX, is_here = is_of_heap(heap, ptr);
+	void *regrown = grows ? entry_regrow(ptr, size, is_here) : NULL, *p = NULL;
+	if (regrown == NULL && (size <= old / 2 || size > old)) {
+		p = hak_heap_malloc(heap, size);
+		if (p == NULL && grows)
+			regrown = entry_regrow(ptr, size, is_here); /* as entry_realloc does */
+	}
+	if (regrown != NULL) {
+		errno = saved;
+		return entry_resized(ptr, regrown, size, __builtin_return_address(0));
+	}
 	if (p != NULL) {
 		memcpy(p, ptr, min_size(old, size));
 		entry_release(ptr);

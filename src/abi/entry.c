@@ -246,6 +246,10 @@ static void *realloc_copy(void *ptr, size_t old, size_t size) {
 	return p;
 }
 
+void *entry_regrow(void *ptr, size_t size, bool may_move) {
+	return block_resize(ptr, size, false) ? ptr : may_move ? block_move(ptr, size) : NULL;
+}
+
 void *entry_realloc(void *ptr, size_t size) {
 	if (ptr == NULL)
 		return entry_malloc(size);
@@ -271,15 +275,21 @@ void *entry_realloc(void *ptr, size_t size) {
 		errno = ENOMEM;
 		return NULL;
 	}
-	const void *caller = __builtin_return_address(0);
-	if (block_resize(ptr, size, false))
-		return entry_resized(ptr, ptr, size, caller);
-	void *moved = block_move(ptr, size);
 	int saved = errno;
-	void *p = moved != NULL ? entry_resized(ptr, moved, size, caller) : realloc_copy(ptr, old, size);
-	if (p != NULL)
-		errno = saved;
-	return p;
+	void *p = entry_regrow(ptr, size, true);
+	if (p == NULL) {
+		p = realloc_copy(ptr, old, size);
+		if (p != NULL) {
+			errno = saved;
+			return p;
+		}
+		/* What caches had, and gave back now, was not enough for a second block; for more of this one it may be. */
+		p = entry_regrow(ptr, size, true);
+	}
+	if (p == NULL)
+		return NULL;
+	errno = saved;
+	return entry_resized(ptr, p, size, __builtin_return_address(0));
 }
 
 /* Programs that keep books of their memory (redis) ask at each malloc and free. */

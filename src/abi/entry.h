@@ -35,6 +35,9 @@ size_t entry_usable_size(const void *ptr);
 struct locked_heap;
 void entry_sample(struct locked_heap *of, void *ptr, size_t size, const void *caller);
 
+/* Gives a block another size where it is, or by moving its pages: its place, or NULL if neither can be. */
+void *entry_regrow(void *ptr, size_t size, bool may_move);
+
 /* A block has a new size, and if it was large a new place maybe: to a profile, a large one is then another
    block, of whoever called at `caller`. Gives back `ptr`. */
 void *entry_resized(const void *old, void *ptr, size_t size, const void *caller);

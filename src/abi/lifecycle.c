@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "abi/lifecycle.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sys/single_threaded.h>
 #include <unistd.h>
@@ -94,12 +95,14 @@ HAK_EVERYDAY void lifecycle_init(void) {
    not know the environment yet; the loader hands it to constructors. Our fork handlers are thereby
    the first, too, unless the loader is older than the flag. */
 HAK_EVERYDAY __attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
+	int saved = errno;
 	lifecycle_init();
 	load_settings(env);
 	bigcache_init();
 	crash_init();
 	profile_init();
 	stats_begin();
+	errno = saved; /* main must find 0, whatever a setting asked for */
 }
 
 /* Linked with -z initfirst, it also runs after the destructors of the other libraries. */

@@ -2,6 +2,7 @@
 #include "base/report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,8 +77,19 @@ const char *report_file_name(const char *path) {
 	return name;
 }
 
+/* What a program with more rights than its caller is called is up to the caller. */
+HAK_COLD static const char *privileged_program(void) {
+	static char path[256]; /* always the same is written */
+	int saved = errno;
+	long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path - 1);
+	errno = saved;
+	return n > 0 ? report_file_name(path) : "?";
+}
+
 /* libc knows it once its own constructor has run. */
 const char *report_program(void) {
+	if (getauxval(AT_SECURE) != 0)
+		return privileged_program();
 	const char *name = program_invocation_short_name;
 	if (name != NULL && name[0] != '\0')
 		return name;
@@ -89,29 +101,29 @@ static uint64_t process_id(void) {
 	return (uint64_t)syscall(SYS_getpid);
 }
 
-static void line_pattern(struct line *l, const char *pattern) {
-	for (; *pattern != '\0'; pattern++) {
-		if (*pattern != '%' || (pattern[1] != 'p' && pattern[1] != 'e'))
-			line_char(l, *pattern);
-		else if (*++pattern == 'p')
-			line_dec(l, process_id());
-		else
-			line_str(l, report_program());
-	}
-}
-
 bool report_path(char *path, size_t size, const char *pattern) {
-	struct line l = { .len = 0 };
-	line_pattern(&l, pattern);
-	if (l.len >= size || l.len >= sizeof l.text - 1)
+	if (pattern[0] != '/' && getauxval(AT_SECURE) != 0) /* the caller's folder */
 		return false;
-	memcpy(path, l.text, l.len);
-	path[l.len] = '\0';
+	struct line number = { .len = 0 };
+	line_dec(&number, process_id());
+	for (; *pattern != '\0'; pattern++) {
+		char c = pattern[0] == '%' ? pattern[1] : '\0';
+		const char *add = c == 'p' ? number.text : c == 'e' ? report_program() : pattern;
+		size_t len = c == 'p' ? number.len : c == 'e' ? strlen(add) : 1;
+		if (len >= size)
+			return false;
+		memcpy(path, add, len);
+		path += len;
+		size -= len;
+		pattern += c == 'p' || c == 'e' || c == '%';
+	}
+	*path = '\0';
 	return true;
 }
 
 void line_process(struct line *l) {
-	line_str(l, report_program());
+	const char *name = report_program();
+	line_text(l, name, strlen(name)); /* what would look like a line of its own, or steer a terminal, does not come through */
 	line_char(l, '[');
 	line_dec(l, process_id());
 	line_char(l, ']');

@@ -24,7 +24,8 @@ void line_text(struct line *l, const char *s, size_t len);
 void line_dec(struct line *l, uint64_t value);
 void line_ptr(struct line *l, const void *p);
 
-/* `pattern` with %p replaced by the id of the process, %e by the name of the program. False: does not fit. */
+/* `pattern` with %p replaced by the id of the process, %e by the name of the program, %% by one of them. False: does
+   not fit, or is a relative path, in a program that has more rights than its caller. */
 bool report_path(char *path, size_t size, const char *pattern);
 /* What follows the last '/'. */
 const char *report_file_name(const char *path);

@@ -27,6 +27,8 @@ static bool explain(uintptr_t addr, bool is_mapped) {
 		return misuse_touched(MISUSE_AFTER_FREE, addr, gone, size);
 	if (e.tag == TAG_GUARDED) {
 		struct guarded *g = e.desc;
+		if (g->made.thread == 0) /* no block has had these pages yet */
+			return false;
 		if (g->kind != KIND_FREED && addr - g->ptr < g->size)
 			return false;
 		enum misuse_where where = where_of(addr, g->ptr, g->kind != KIND_FREED);

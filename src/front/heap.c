@@ -643,13 +643,22 @@ void heap_retire(struct heap *h) {
 	put_idle(h);
 }
 
+/* What is freed keeps no contents in secure levels, and it is all freed here. */
+static void destroy_slab(struct heap *h, struct slab *s) {
+	struct slab *list = NULL;
+	heap_leave_slab(h, s, &list);
+	if (secure_is_on() && !os_purge((void *)s->base, GRANULE) && !s->has_guard)
+		memset((void *)s->base, 0, GRANULE);
+	slab_delete_all(list);
+}
+
 HAK_COLD void heap_destroy_slabs(struct heap *h) {
 	/* Nobody frees blocks of this heap any longer, and none of them is in an outbox (they are posted
 	   at once), so emptying the inbox leaves no slab queued. */
 	inbox_take(&h->inbox, false);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		h->classes[sc].listed = 0;
-	heap_for_each_slab(h, heap_delete_slab);
+	heap_for_each_slab(h, destroy_slab);
 	memset(h->bins, 0, SC_COUNT * sizeof *h->bins);
 	put_idle(h);
 }

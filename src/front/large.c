@@ -414,7 +414,12 @@ static bool resize_guarded(struct large *l, size_t usable) {
 		return false;
 	if (usable > old)
 		return os_protect(base + old, usable - old, true);
-	return usable == old || os_protect(base + usable, old - usable, false);
+	if (usable == old)
+		return true;
+	if (!os_protect(base + usable, old - usable, false))
+		return false;
+	os_purge(base + usable, old - usable); /* as good as freed */
+	return true;
 }
 
 static bool resize_to(struct large *l, size_t usable, bool must) {
@@ -430,8 +435,8 @@ bool large_resize(struct large *l, size_t size, bool must) {
 	size_t usable = large_good_size(size);
 	if (usable == 0)
 		return false;
-	/* What is given up is as good as freed. */
-	if (secure_is_on() && usable < l->usable)
+	/* What is given up is as good as freed, and given away; between guards it is not, and shrinking may fail. */
+	if (secure_is_on() && l->guard == 0 && usable < l->usable)
 		os_purge((char *)l->span.base + usable, l->usable - usable);
 	if (!resize_to(l, usable, must)) {
 		__atomic_store_n(&growing, large_granules(usable), __ATOMIC_RELAXED);

@@ -63,7 +63,9 @@ static void describe_large(struct line *l, const struct large *large, uintptr_t 
 	uintptr_t base = (uintptr_t)large->span.base;
 	bool live = atomic_load_explicit(&large->state, memory_order_relaxed) == LARGE_LIVE;
 	const char *state = live ? "live" : "freed";
-	if (addr - base >= large->usable)
+	if (addr < base)
+		line_near(l, base - addr, "before", state, large->usable, base);
+	else if (addr - base >= large->usable)
 		line_near(l, addr - base - large->usable, behind, state, large->usable, base);
 	else
 		line_block(l, addr, base, large->usable, state);
@@ -71,7 +73,7 @@ static void describe_large(struct line *l, const struct large *large, uintptr_t 
 
 static void describe_guarded(struct line *l, const struct guarded *g, uintptr_t addr) {
 	const char *state = __atomic_load_n(&g->kind, __ATOMIC_RELAXED) != KIND_FREED ? "live" : "freed";
-	if (g->ptr == 0)
+	if (g->made.thread == 0)
 		line_str(l, unused);
 	else if (addr - g->ptr < max_size(g->size, 1))
 		line_block(l, addr, g->ptr, g->size, state);
@@ -153,7 +155,7 @@ static void say_address(const siginfo_t *info) {
 static void line_count(struct line *l, const char *name, uint64_t count) {
 	if (count == 0)
 		return;
-	line_add(l, " %s %zu", name, (size_t)count);
+	line_add(l, name[0] == ';' ? "%s %zu" : " %s %zu", name, (size_t)count);
 }
 
 /* What the thread had done on the slow paths. */
@@ -172,9 +174,8 @@ static void say_thread(void) {
 		line_count(&l, "inbox", h->count.refill_inbox);
 		line_count(&l, "adopted", h->count.refill_adopt);
 		line_count(&l, "fresh", h->count.refill_fresh);
-		line_str(&l, "; full bins");
-		line_count(&l, "", h->count.bin_overflow);
-		line_count(&l, "remote frees", h->count.remote_free);
+		line_count(&l, "; full bins", h->count.bin_overflow);
+		line_count(&l, "; remote frees", h->count.remote_free);
 	}
 	line_write(&l);
 }

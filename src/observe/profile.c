@@ -55,6 +55,8 @@ static void install_handler(int number) {
 }
 
 HAK_EVERYDAY void profile_init(void) {
+	if (hak_settings.disable)
+		return;
 	if (hak_settings.sample_signal != 0)
 		install_handler((int)hak_settings.sample_signal);
 	if (hak_settings.sample == 0 && hak_settings.sample_signal == 0)

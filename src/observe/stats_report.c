@@ -28,41 +28,11 @@ static bool goes_to_stderr(void) {
 
 /* ---- where to ---- */
 
-struct path {
-	char text[SETTING_TEXT + 300];
-	size_t len;
-};
-
-static void add(struct path *p, const char *s, size_t len) {
-	for (; len > 0 && p->len < sizeof p->text - 1; len--)
-		p->text[p->len++] = *s++;
-	p->text[p->len] = '\0';
-}
-
-/* The pattern with %p, %e and %% replaced. */
-static void expand(struct path *p, const char *pattern) {
-	struct line number = { .len = 0 };
-	const char *program = report_program();
-	line_dec(&number, (uint64_t)os_process_id());
-	p->len = 0;
-	for (; *pattern != '\0'; pattern++) {
-		char c = pattern[0] == '%' ? pattern[1] : '\0';
-		if (c == 'p')
-			add(p, number.text, number.len);
-		else if (c == 'e')
-			add(p, program, strlen(program));
-		else
-			add(p, pattern, 1);
-		pattern += c == 'p' || c == 'e' || c == '%';
-	}
-}
-
 /* Negative: nowhere. */
 static int target(void) {
 	if (!goes_to_stderr()) {
-		struct path p;
-		expand(&p, hak_settings.stats_file);
-		return os_file_append(p.text);
+		char path[SETTING_TEXT + 300];
+		return report_path(path, sizeof path, hak_settings.stats_file) ? os_file_append(path) : -1;
 	}
 	if (kept.fd >= 0 && os_file_identity(kept.fd) == kept.identity)
 		return kept.fd;

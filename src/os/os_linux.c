@@ -471,16 +471,20 @@ size_t os_file_read(int fd, char *buf, size_t size, size_t offset) {
 	return failed(n) ? 0 : (size_t)n;
 }
 
-HAK_COLD int os_file_create(const char *path) {
+/* To be written. `flags`: besides those that both have. */
+static int open_output(const char *path, int flags, int mode) {
 	/* Where links are the system's, such as /dev/stdout. */
 	bool trusted = begins_with(path, "/dev/") || begins_with(path, "/proc/");
-	int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | (trusted ? 0 : O_NOFOLLOW | O_NONBLOCK);
-	return (int)raw6(SYS_openat, AT_FDCWD, (long)path, flags, 0666, 0, 0);
+	flags |= O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (trusted ? 0 : O_NOFOLLOW | O_NONBLOCK);
+	return (int)raw6(SYS_openat, AT_FDCWD, (long)path, flags, mode, 0, 0);
 }
 
-int os_file_append(const char *path) {
-	return (int)raw6(SYS_openat, AT_FDCWD, (long)path,
-	                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644, 0, 0);
+HAK_COLD int os_file_create(const char *path) {
+	return open_output(path, O_TRUNC, 0666);
+}
+
+HAK_COLD int os_file_append(const char *path) {
+	return open_output(path, O_APPEND, 0644);
 }
 
 int os_file_keep(int fd) {

@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -410,6 +411,46 @@ static void limit_lets_one_block_grow(void **state)
 	assert_true(mib <= 32 && mib >= 24);
 }
 
+static void limit_leaves_what_caches_have_to_realloc(void **state)
+{
+	assert_int_equal(value_of("LIMIT=80M", "regrow", "0"), 1);
+	assert_int_equal(value_of("LIMIT=100M", "heap_regrow", "0"), 1);
+}
+
+static void secure_destroys_contents_with_the_heap(void **state)
+{
+	assert_true(value_of("PURGE_DELAY=-1", "destroyed", "3000") > 0);
+	assert_int_equal(value_of("SECURE=1 PURGE_DELAY=-1", "destroyed", "3000"), 0);
+	assert_int_equal(value_of("SECURE=3 PURGE_DELAY=-1", "destroyed", "3000"), 0);
+}
+
+/* Pages for guarded blocks that none has had yet are like any others that are not mapped. */
+static void guard_rate_blames_no_block_for_a_wild_access(void **state)
+{
+	assert_int_equal(value_of("GUARD_RATE=1", "write_behind", "65536"), SIGSEGV);
+	assert_string_equal(result.err.text, "");
+	assert_int_equal(value_of("GUARD_RATE=1", "write_behind", "8192"), SIGABRT);
+	assert_non_null(strstr(result.err.text, " behind "));
+}
+
+static void settings_leave_errno_to_main(void **state)
+{
+	assert_int_equal(value_of("STATS_SIGNAL=9", "errno", "0"), 0);
+	assert_int_equal(value_of("SAMPLE_SIGNAL=9", "errno", "0"), 0);
+}
+
+static void stats_file_may_be_standard_output(void **state)
+{
+	value_of("STATS=1 STATS_FILE=/dev/stdout", "owns", "64");
+	assert_non_null(strstr(result.out.text, "hakmem: statistics of probe["));
+}
+
+static void disable_samples_nothing(void **state)
+{
+	value_of("DISABLE=1 SAMPLE=512K SAMPLE_FILE=/dev/null", "reuse", "100");
+	assert_string_equal(result.err.text, "");
+}
+
 static void profile_does_as_its_settings(void **state)
 {
 	value_of("PROFILE=LEAN", "free_many", "4000");
@@ -534,6 +575,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(thp_asks_for_huge_pages),
 		cmocka_unit_test(limit_bounds_what_can_be_had),
 		cmocka_unit_test(limit_lets_one_block_grow),
+		cmocka_unit_test(limit_leaves_what_caches_have_to_realloc),
+		cmocka_unit_test(secure_destroys_contents_with_the_heap),
+		cmocka_unit_test(guard_rate_blames_no_block_for_a_wild_access),
+		cmocka_unit_test(settings_leave_errno_to_main),
+		cmocka_unit_test(stats_file_may_be_standard_output),
+		cmocka_unit_test(disable_samples_nothing),
 		cmocka_unit_test(limit_cgroup_is_little_less_than_the_groups),
 		cmocka_unit_test(bigcache_keeps_an_eighth_of_memory),
 		cmocka_unit_test(profile_does_as_its_settings),

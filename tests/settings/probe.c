@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -624,8 +625,88 @@ static long write_slab_front(long size)
 	return size;
 }
 
+/* Does a block of 56 MiB grow to 74 though 10 are kept by caches? */
+static long regrow(long argument)
+{
+	char *block = malloc(56 * MIB);
+
+	free(malloc(10 * MIB));
+	return block != NULL && realloc(block, 74 * MIB) != NULL;
+}
+
+static struct {
+	void *(*new)(void);
+	void *(*malloc)(void *heap, size_t size);
+	void *(*realloc)(void *heap, void *block, size_t size);
+	void (*destroy)(void *heap);
+} heaps;
+
+static void find_heaps(void)
+{
+	*(void **)&heaps.new = dlsym(RTLD_DEFAULT, "hak_heap_new");
+	*(void **)&heaps.malloc = dlsym(RTLD_DEFAULT, "hak_heap_malloc");
+	*(void **)&heaps.realloc = dlsym(RTLD_DEFAULT, "hak_heap_realloc");
+	*(void **)&heaps.destroy = dlsym(RTLD_DEFAULT, "hak_heap_destroy");
+}
+
+/* Does a block of a heap grow from 60 to 70 MiB, though another one lies above it? */
+static long heap_regrow(long argument)
+{
+	find_heaps();
+	void *heap = heaps.new(), *above = heaps.malloc(heap, 3 * MIB);
+	char *block = heaps.malloc(heap, 60 * MIB);
+
+	block[50 * MIB] = 'x';
+	block = heaps.realloc(heap, block, 70 * MIB);
+	return above != NULL && block != NULL && block[50 * MIB] == 'x';
+}
+
+/* How much of what was written to small blocks of a heap is there when it has been destroyed. Another heap's blocks keep
+   the memory in use. */
+static long left_when_destroyed(long count)
+{
+	enum { SIZE = 200, LINKS = 16 };
+	long left = 0;
+
+	find_heaps();
+	void *heap = heaps.new(), *other = heaps.new();
+	for (long i = 0; i < count && i < MOST; i++) {
+		blocks[i] = heaps.malloc(heap, SIZE);
+		memset(blocks[i], 's', SIZE);
+		if (i % 300 == 0 && heaps.malloc(other, SIZE) == NULL)
+			return -1;
+	}
+	heaps.destroy(heap);
+	for (long i = 0; i < count && i < MOST; i++)
+		for (size_t at = LINKS; at < SIZE; at++)
+			left += ((volatile char *)blocks[i])[at] == 's';
+	return left;
+}
+
+/* What ends a child that writes this far behind a block. */
+static long write_behind(long distance)
+{
+	int status = 0;
+	pid_t child = fork();
+
+	if (child == 0) {
+		volatile char *block = malloc(100);
+		block[distance] = 1;
+		_exit(0);
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) ? WTERMSIG(status) : -1;
+}
+
+static int first_errno;
+
+static long errno_at_start(long argument)
+{
+	return first_errno;
+}
+
 int main(int argc, char **argv)
 {
+	first_errno = errno;
 	static const struct {
 		const char *name;
 		long (*run)(long argument);
@@ -643,6 +724,8 @@ int main(int argc, char **argv)
 		{"fork_amid", fork_amid_purging}, {"one_block", resident_with_one_block},
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},
 		{"come_and_go", come_and_go}, {"change_sizes", change_sizes}, {"prefer_dead", prefer_the_dead},
+		{"regrow", regrow}, {"heap_regrow", heap_regrow}, {"destroyed", left_when_destroyed},
+		{"errno", errno_at_start}, {"write_behind", write_behind},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)

@@ -114,6 +114,17 @@ static void line_longest_kept_longer_refused(void **state)
 	}
 }
 
+/* Whose lines follow cannot be told, so they are nobody's, as below a header that is wrong. */
+static void lines_below_a_header_too_long_are_nobodys(void **state)
+{
+	static char text[CONF_LINE_MAX + 100];
+	int length = snprintf(text, sizeof text, "a=1\n \t[exe:/%0*d]\nb=2\n", CONF_LINE_MAX, 0);
+
+	read_bytes(text, (size_t)length);
+	assert_int_equal(seen.count, 1);
+	assert_line(0, 1, CONF_TAKEN, "a=1");
+}
+
 /* Lines of 8 bytes: 8192 fit; the last one that does not is not taken by half either. */
 static void file_huge_read_up_to_its_limit(void **state)
 {
@@ -238,6 +249,7 @@ int main(void)
 		cmocka_unit_test(file_empty_gives_nothing),
 		cmocka_unit_test(line_with_nul_stays_one_line),
 		cmocka_unit_test(line_longest_kept_longer_refused),
+		cmocka_unit_test(lines_below_a_header_too_long_are_nobodys),
 		cmocka_unit_test(file_huge_read_up_to_its_limit),
 		cmocka_unit_test(file_of_noise_ends),
 		cmocka_unit_test(pattern_compared_with_path_or_name),
