@@ -662,6 +662,23 @@ static unsigned count_ends(unsigned n)
 	return purges - before;
 }
 
+/* Some are given back, but half of them at most. Where the machine has other things to do, time goes by for which more
+   may be: then that says nothing, and is done again. */
+static void assert_few_ends(unsigned n)
+{
+	enum { TRIES = 10 };
+
+	for (unsigned try = 1; try <= TRIES; try++) {
+		uint64_t start = os_now_ms();
+		unsigned ends = count_ends(n);
+		bool was_late = os_now_ms() - start > n;
+		if (ends >= 1 && ends <= n / 2)
+			return;
+		assert_true(was_late && try < TRIES);
+		sleep_ms(200);
+	}
+}
+
 /* Each such call interrupts the other threads. */
 static void ends_take_little_of_the_time_where_there_are_threads(void **state)
 {
@@ -677,9 +694,9 @@ static void ends_take_little_of_the_time_where_there_are_threads(void **state)
 	assert_int_equal(count_ends(CALLS), CALLS);
 	sleep_ms(CALLS * 20);
 	hak_alone = &no;
-	assert_in_range(count_ends(CALLS), 1, CALLS / 2);
+	assert_few_ends(CALLS);
 	sleep_ms(200);
-	assert_in_range(count_ends(CALLS), 1, CALLS / 2);
+	assert_few_ends(CALLS);
 	purge_ms = 0;
 	hak_alone = alone;
 	assert_int_equal(hak_space.idle, 0);
@@ -790,15 +807,23 @@ static void fresh_dirty_memory_after_quiet_time_is_kept(void **state)
 /* What is dirty now was used a moment ago, though its SuperSlabs have had dirty granules for long. */
 static void what_was_used_meanwhile_is_young(void **state)
 {
-	hak_settings.purge_delay_ms = 600;
-	take(0, 100);
-	give_back(0, 100);
-	sleep_ms(400);
-	take(0, 100);
-	purge_tick();
-	give_back(0, 100);
-	sleep_ms(300);
-	purge_tick();
+	enum { DELAY = 600, TRIES = 10 };
+	bool was_late = true;
+
+	hak_settings.purge_delay_ms = DELAY;
+	for (unsigned try = 0; was_late && try < TRIES; try++) {
+		take(0, 100);
+		give_back(0, 100);
+		sleep_ms(400);
+		take(0, 100);
+		purge_tick();
+		uint64_t freed = os_now_ms();
+		give_back(0, 100);
+		sleep_ms(300);
+		purge_tick();
+		was_late = os_now_ms() - freed >= DELAY; /* the machine has other things to do */
+	}
+	assert_false(was_late);
 	assert_int_equal(hak_space.dirty, 100 * SPAN);
 	sleep_ms(400);
 	purge_tick();
