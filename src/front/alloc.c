@@ -118,13 +118,16 @@ void *alloc_short(struct heap *h, size_t size, const void *caller) {
 /* Caches of this heap and of those that nobody uses this moment, quarantines, and BigCache. */
 HAK_COLD static bool release_caches(struct heap *h, size_t keep) {
 	uint64_t deleted = h->count.slab_deleted;
+	size_t purged = __atomic_load_n(&hak_space.purged, __ATOMIC_RELAXED);
 	if (keep == 0)
 		quarantine_flush(h);
 	heap_flush(h);
 	locked_heap_flush_all();
 	heap_relieve_pockets(false);
 	heap_relieve_idle(UINT64_MAX);
-	bool any = h->count.slab_deleted != deleted;
+	/* Those of SuperSlabs are not given back by that alone. */
+	bool any = __atomic_load_n(&hak_space.purged, __ATOMIC_RELAXED) != purged ||
+		(!hak_settings.use_superslab && h->count.slab_deleted != deleted);
 	any |= secure_has_canaries() && keep == 0 && quarantine_flush_large();
 	any |= bigcache_release(keep);
 	any |= large_retry(); /* what these have, first */

@@ -65,6 +65,23 @@ static struct message *find_message(struct outbox *o) {
 	return make_messages(o);
 }
 
+/* May the owner with this tag be sent another? Of two that share the place one is not bounded. */
+static bool reads(struct unread *u, uint32_t tag) {
+	if (u->first != NULL && message_is_free(u->first))
+		*u = (struct unread){ .first = NULL };
+	return u->first == NULL || u->first->owner != tag || u->count < OUTBOX_UNREAD;
+}
+
+/* `m`, OPEN, goes to an owner whose place that is. */
+static void note_sent(struct outbox *o, struct unread *u, struct message *m) {
+	for (unsigned i = 0; i < OUTBOX_OWNERS; i++)
+		if (o->unread[i].first == m) /* it was read since */
+			o->unread[i] = (struct unread){ .first = NULL };
+	if (u->first == NULL)
+		u->first = m;
+	u->count += u->first->owner == m->owner;
+}
+
 /* Where the OPEN message to the slab's owner is, who has this tag. NULL: there is none. */
 static struct message **message_to(struct outbox *o, struct slab *s, uint32_t tag) {
 	struct message **open = outbox_open_to(o, tag);
@@ -74,12 +91,14 @@ static struct message **message_to(struct outbox *o, struct slab *s, uint32_t ta
 	struct inbox *in = atomic_load_explicit(&s->owner, memory_order_acquire);
 	if (in == NULL || LIST_ENTRY(in, struct heap, inbox)->tag != tag)
 		return NULL; /* it changes hands */
-	struct message *m = find_message(o);
+	struct unread *u = &o->unread[open - o->open];
+	struct message *m = reads(u, tag) ? find_message(o) : NULL;
 	if (m == NULL)
 		return NULL;
 	if (*open != NULL)
 		post_message(o, open);
 	message_open(m, in, tag);
+	note_sent(o, u, m);
 	*open = m;
 	o->used++;
 	return open;
@@ -133,6 +152,7 @@ HAK_COLD void outbox_forget(struct outbox *o) {
 			message_release(m);
 	memset(o->slot, 0, sizeof o->slot);
 	memset(o->open, 0, sizeof o->open);
+	memset(o->unread, 0, sizeof o->unread);
 	o->used = 0;
 }
 

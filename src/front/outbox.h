@@ -10,6 +10,8 @@
  * A block whose slot another slab has goes into a message, or is posted alone if there is none to be had, because owners
  * that do not allocate leave theirs unread; only many of them in a row take the slot.
  *
+ * An owner that does not read is sent no more messages, or it would use up those for all others.
+ *
  * A slot or message is posted when it is full or taken; all of them before fresh memory is taken, once in a while on the
  * thread's slow paths (heap_look), on trim and thread exit. What a thread that has no slow path before it any more
  * keeps here is less than a batch of each of a few slabs, and less than a message to each of a few owners; their slabs
@@ -30,6 +32,7 @@ enum {
 	OUTBOX_MESSAGES = 128,   /* made at most */
 	OUTBOX_CHUNK = 16,       /* made at once */
 	OUTBOX_TRIES = 4,        /* looked at for one that is FREE, before more are made */
+	OUTBOX_UNREAD = 16,      /* sent to an owner who has not read the first of them */
 };
 
 struct outbox {
@@ -39,6 +42,10 @@ struct outbox {
 		unsigned others;   /* blocks of other slabs in a row */
 	} slot[OUTBOX_SLOTS];
 	struct message *open[OUTBOX_OWNERS]; /* NULL: none */
+	struct unread {
+		struct message *first; /* NULL: none is known */
+		unsigned count;        /* with those behind it */
+	} unread[OUTBOX_OWNERS]; /* by the place of its owner in `open` */
 	struct message *chunk[OUTBOX_MESSAGES / OUTBOX_CHUNK]; /* from the first on; NULL: not made */
 	unsigned made; /* messages */
 	unsigned next; /* to look at, of those */

@@ -260,8 +260,8 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 }
 
 /* Purges from the head of the queue while there is more than `keep` dirty, or what has been dirty
-   since before `before_ms`, but not much more than `most` granules. */
-static bool purge_until(size_t keep, uint64_t before_ms, size_t most) {
+   since before `before_ms`, but not much more than `most` granules. How many were purged. */
+static size_t purge_until(size_t keep, uint64_t before_ms, size_t most) {
 	size_t taken = 0, refused = 0, refusals = 0, left;
 	purge.purging = true;
 	/* A SuperSlab that is refilled while it is purged joins the queue's end: bound the walk. */
@@ -283,13 +283,7 @@ static bool purge_until(size_t keep, uint64_t before_ms, size_t most) {
 	}
 	if (refused != 0 && taken == 0) /* it may never take any, as in a sandbox */
 		purge.refused_ms = purge.now_ms != 0 ? purge.now_ms : 1;
-	return taken != 0;
-}
-
-static void apply_age(void) {
-	uint64_t delay = (uint64_t)hak_settings.purge_delay_ms;
-	if (may_purge() && purge.now_ms >= delay)
-		purge_until(SIZE_MAX, purge.now_ms - delay, AT_ONCE);
+	return taken;
 }
 
 void purge_note_burst(void) {
@@ -303,6 +297,12 @@ void purge_note_burst(void) {
 	if (last == 0 || (int64_t)(now - last) >= delay / 2) /* negative: others have read the clock since */
 		/* Release: the time. */
 		atomic_fetch_add_explicit(&hak_purge_bursts.count, 1, memory_order_release);
+}
+
+static void apply_age(void) {
+	uint64_t delay = (uint64_t)hak_settings.purge_delay_ms;
+	if (may_purge() && purge.now_ms >= delay && purge_until(SIZE_MAX, purge.now_ms - delay, AT_ONCE) >= AT_ONCE)
+		purge_note_burst(); /* there may be more: whoever waits for that goes on */
 }
 
 static void purge_excess_locked(bool is_growth) {
@@ -389,7 +389,7 @@ bool purge_all(size_t keep) {
 	space_acquire();
 	bool any = false;
 	if (!purge.purging)
-		any = purge_until(keep / GRANULE, 0, SIZE_MAX);
+		any = purge_until(keep / GRANULE, 0, SIZE_MAX) != 0;
 	size_t unmapped = keep == 0 ? superslab_release_empty() : 0;
 	lock_release(space_lock());
 	if (unmapped != 0)

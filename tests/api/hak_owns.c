@@ -90,6 +90,23 @@ static void trim_result_tells_if_any_was_given_back(void **state)
 	assert_int_equal(hak_trim(0), 0);
 }
 
+/* Slabs that become free memory are not given back by that, where they do not have mappings of their own. */
+static void trim_of_small_blocks_tells_if_any_was_given_back(void **state)
+{
+	enum { COUNT = 5000 };
+	static void *blocks[COUNT];
+	size_t before;
+
+	for (int i = 0; i < COUNT; i++) {
+		assert_non_null(blocks[i] = hak_malloc(500));
+		memset(blocks[i], 1, 500);
+	}
+	for (int i = 0; i < COUNT; i++)
+		hak_free(blocks[i]);
+	before = resident_bytes();
+	assert_int_equal(hak_trim(hidden(SIZE_MAX)), resident_bytes() < before);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -97,6 +114,7 @@ int main(void)
 		cmocka_unit_test(owns_block_of_any_size_yes),
 		cmocka_unit_test(trim_freed_memory_given_back),
 		cmocka_unit_test(trim_result_tells_if_any_was_given_back),
+		cmocka_unit_test(trim_of_small_blocks_tells_if_any_was_given_back),
 	};
 
 	return RUN_TESTS(tests);

@@ -242,28 +242,71 @@ static void message_goes_when_another_owner_takes_its_place(void **state)
 	slab_delete(t);
 }
 
-/* An owner that reads nothing has so many messages, and no more. */
+enum { EACH = 7 };
+
+/* Sends messages of EACH blocks, one after the other, while they are taken; at most `most`. How many. */
+static unsigned send_messages(struct slab *s, const struct heap *to, unsigned most)
+{
+	unsigned sent = 0;
+
+	for (; sent < most; sent++) {
+		add_mixed(s, sent * EACH, EACH);
+		struct message **open = outbox_open_to(&outbox, to->tag);
+		if (*open == NULL)
+			break;
+		assert_true(message_post(*open));
+		*open = NULL;
+	}
+	return sent;
+}
+
+/* An owner that reads nothing has so many messages, and no more: then blocks come to their slabs. */
+static void messages_to_one_are_few(void **state)
+{
+	static struct heap another = { .tag = FIXTURE_TAG + (1 << TAG_OWNER_SHIFT) };
+	struct slab *s = fixture_slab(TINY, &owner.inbox, 1000), *t = fixture_slab(TINY, &another.inbox, 1000);
+	enum { MORE = 2 * OUTBOX_UNREAD };
+
+	slab_set_tag(t, another.tag);
+	fill_slots((struct slab *)&owner);
+	assert_int_equal(send_messages(s, &owner, MORE), OUTBOX_UNREAD);
+	assert_int_equal(posted(s), EACH);
+	/* One that reads goes on getting them. */
+	for (unsigned i = 0; i < MORE; i++) {
+		assert_int_equal(send_messages(t, &another, 1), 1);
+		assert_int_equal(read_all(&another.inbox), EACH);
+	}
+	assert_int_equal(posted(t), 0);
+	assert_int_equal(read_all(&owner.inbox), OUTBOX_UNREAD * EACH);
+	assert_int_equal(send_messages(s, &owner, 2), 2);
+	assert_int_equal(read_all(&owner.inbox), 2 * EACH);
+	assert_true(outbox.made < OUTBOX_MESSAGES);
+	slab_delete(s);
+	slab_delete(t);
+}
+
+/* All owners together have so many. */
 static void messages_are_few(void **state)
 {
-	struct slab *s = fixture_slab(TINY, &owner.inbox, 2000);
-	enum { EACH = 7 };
+	enum { OWNERS = OUTBOX_MESSAGES / OUTBOX_UNREAD + 1 };
+	static struct heap owners[OWNERS];
+	struct slab *s[OWNERS];
 	unsigned sent = 0;
 
 	fill_slots((struct slab *)&owner);
-	for (; sent < OUTBOX_MESSAGES * EACH; sent += EACH) {
-		add_mixed(s, sent, EACH);
-		assert_true(message_post(*outbox_open_to(&outbox, owner.tag)));
-		*outbox_open_to(&outbox, owner.tag) = NULL;
+	for (unsigned i = 0; i < OWNERS; i++) {
+		owners[i].tag = FIXTURE_TAG + (i << TAG_OWNER_SHIFT);
+		s[i] = fixture_slab(TINY, &owners[i].inbox, 1000);
+		slab_set_tag(s[i], owners[i].tag);
+		sent += send_messages(s[i], &owners[i], OUTBOX_UNREAD);
 	}
+	assert_int_equal(sent, OUTBOX_MESSAGES);
 	assert_int_equal(outbox.made, OUTBOX_MESSAGES);
-	assert_int_equal(posted(s), 0);
-	add_mixed(s, sent, EACH);
-	assert_int_equal(posted(s), EACH);
-	assert_int_equal(read_all(&owner.inbox), OUTBOX_MESSAGES * EACH);
-	add_mixed(s, sent + EACH, EACH);
-	assert_int_equal(posted(s), EACH);
-	assert_int_equal(outbox.made, OUTBOX_MESSAGES);
-	slab_delete(s);
+	assert_int_equal(posted(s[OWNERS - 1]), EACH);
+	for (unsigned i = 0; i < OWNERS; i++) {
+		assert_int_equal(read_all(&owners[i].inbox), i < OWNERS - 1 ? OUTBOX_UNREAD * EACH : 0);
+		slab_delete(s[i]);
+	}
 }
 
 /* What is sent to an owner that has gone comes to the slabs. */
@@ -354,6 +397,7 @@ int main(void)
 		cmocka_unit_test_setup(add_widest_goes_in_message, start_empty),
 		cmocka_unit_test_setup(message_goes_when_full, start_empty),
 		cmocka_unit_test_setup(message_goes_when_another_owner_takes_its_place, start_empty),
+		cmocka_unit_test_setup(messages_to_one_are_few, start_empty),
 		cmocka_unit_test_setup(messages_are_few, start_empty),
 		cmocka_unit_test_setup(closed_inbox_takes_no_messages, start_empty),
 		cmocka_unit_test_setup(slab_between_owners_gets_its_blocks, start_empty),
