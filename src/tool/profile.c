@@ -63,7 +63,7 @@ static void read_own_view(const struct process *p, char *name, size_t size, int 
 		fclose(arguments);
 }
 
-/* %p and %e as the library expands them. The process may have another root: what is before its own path. */
+/* %p, %e and %% as the library expands them. The process may have another root: what is before its own path. */
 static size_t path_of(const struct process *p, const char *pattern, char *path, size_t size) {
 	char name[NAME_MAX + 1];
 	int number;
@@ -75,7 +75,7 @@ static size_t path_of(const struct process *p, const char *pattern, char *path, 
 			n += (size_t)(*++pattern == 'p' ? snprintf(path + n, size - n, "%d", number) :
 				snprintf(path + n, size - n, "%s", name));
 		else
-			path[n++] = *pattern;
+			path[n++] = pattern[0] == '%' && pattern[1] == '%' ? *++pattern : *pattern;
 	}
 	path[n < size ? n : size - 1] = '\0';
 	return is_whole ? before : 0;
