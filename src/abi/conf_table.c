@@ -5,7 +5,7 @@
 
 #define SETTING(name, kind, field, low, high, words, text, meaning) \
 	{ words, KIND_##kind, sizeof(((struct settings *)0)->field), \
-	  offsetof(struct settings, field), low, (high) == INT64_MAX ? INT32_MAX : (high) },
+	  offsetof(struct settings, field), low, (int32_t)((high) == INT64_MAX ? INT32_MAX : (high)) },
 const struct setting conf_table[] = {
 #include "abi/conf_table.def"
 };
