@@ -56,9 +56,9 @@ API void *hak_heap_zalloc(hak_heap_t *heap, size_t size) {
 }
 
 /* A large block of another heap would stay its. */
-static bool is_of_heap(hak_heap_t *heap, const void *ptr) {
+static void *regrow(hak_heap_t *heap, void *ptr, size_t size) {
 	const struct large *l = large_of((uintptr_t)ptr);
-	return l != NULL && l->heap == of_public(heap);
+	return entry_regrow(ptr, size, l != NULL && l->heap == (struct locked_heap *)(void *)heap);
 }
 
 API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
@@ -71,12 +71,12 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 		return NULL;
 	}
 	int saved = errno;
-	bool grows = old != 0 && size > old && size <= PTRDIFF_MAX, is_here = is_of_heap(heap, ptr);
-	void *regrown = grows ? entry_regrow(ptr, size, is_here) : NULL, *p = NULL;
+	bool grows = old != 0 && size > old && size <= PTRDIFF_MAX;
+	void *regrown = grows ? regrow(heap, ptr, size) : NULL, *p = NULL;
 	if (regrown == NULL && (size <= old / 2 || size > old)) {
 		p = hak_heap_malloc(heap, size);
 		if (p == NULL && grows)
-			regrown = entry_regrow(ptr, size, is_here); /* as entry_realloc does */
+			regrown = regrow(heap, ptr, size); /* as entry_realloc does */
 	}
 	if (regrown != NULL) {
 		errno = saved;

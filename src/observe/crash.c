@@ -155,7 +155,7 @@ static void say_address(const siginfo_t *info) {
 static void line_count(struct line *l, const char *name, uint64_t count) {
 	if (count == 0)
 		return;
-	line_add(l, name[0] == ';' ? "%s %zu" : " %s %zu", name, (size_t)count);
+	line_add(l, "%s %zu", name, (size_t)count);
 }
 
 /* What the thread had done on the slow paths. */
@@ -168,12 +168,12 @@ static void say_thread(void) {
 		line_str(&l, hak_tcache.torn_down ? " has ended, but for destructors" : " has not allocated yet");
 	} else {
 		line_str(&l, h->busy ? " was inside the allocator; refills:" : " was outside the allocator; refills:");
-		line_count(&l, "own", h->count.refill_own);
-		line_count(&l, "carved", h->count.refill_carve);
-		line_count(&l, "ready", h->count.refill_ready);
-		line_count(&l, "inbox", h->count.refill_inbox);
-		line_count(&l, "adopted", h->count.refill_adopt);
-		line_count(&l, "fresh", h->count.refill_fresh);
+		line_count(&l, " own", h->count.refill_own);
+		line_count(&l, " carved", h->count.refill_carve);
+		line_count(&l, " ready", h->count.refill_ready);
+		line_count(&l, " inbox", h->count.refill_inbox);
+		line_count(&l, " adopted", h->count.refill_adopt);
+		line_count(&l, " fresh", h->count.refill_fresh);
 		line_count(&l, "; full bins", h->count.bin_overflow);
 		line_count(&l, "; remote frees", h->count.remote_free);
 	}

@@ -112,12 +112,13 @@ static enum tool_exit open_descriptor(struct process *p) {
 	enum tool_exit why = TOOL_NO_PROCESS; /* a zombie maps nothing */
 	if (maps == NULL)
 		return errno == EACCES || errno == EPERM ? TOOL_NO_PERMISSION : TOOL_NO_PROCESS;
-	bool is_found = false;
+	bool any = false;
 	while (why != TOOL_OK && fgets(line, sizeof line, maps) != NULL) {
 		unsigned long long start, offset;
 		char path;
-		if (!is_found)
+		if (!any)
 			why = TOOL_NO_HAKMEM;
+		any = true;
 		if (sscanf(line, "%llx-%*x %*4s %llx %*s %*u %c", &start, &offset, &path) != 3 || path != '/' || offset != 0)
 			continue;
 		uint64_t descriptor = find_in_file(p, start);
@@ -125,9 +126,8 @@ static enum tool_exit open_descriptor(struct process *p) {
 			continue;
 		enum tool_exit this = process_why(p, reading_open(&p->reading, descriptor));
 		/* One that nobody uses is the worst reason. */
-		if (!is_found || this == TOOL_OK || why == TOOL_NO_HAKMEM)
+		if (this == TOOL_OK || why == TOOL_NO_HAKMEM)
 			why = this;
-		is_found = true;
 	}
 	fclose(maps);
 	return why;
@@ -157,15 +157,22 @@ static void read_resident(struct process *p) {
 	p->resident = pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The system counts it late: it may lie below what is resident. */
-static void read_resident_peak(struct process *p) {
-	FILE *status = process_file(p->pid, "status");
-	unsigned long long kib = 0;
-	char line[128];
-	while (status != NULL && fgets(line, sizeof line, status) != NULL && sscanf(line, "VmHWM: %llu", &kib) != 1)
-		;
+uint64_t process_status(pid_t pid, const char *key, int base) {
+	FILE *status = process_file(pid, "status");
+	size_t len = strlen(key);
+	uint64_t value = 0;
+	char line[256];
+	while (status != NULL && fgets(line, sizeof line, status) != NULL)
+		if (strncmp(line, key, len) == 0)
+			value = strtoull(line + len, NULL, base);
 	if (status != NULL)
 		fclose(status);
+	return value;
+}
+
+/* The system counts it late: it may lie below what is resident. */
+static void read_resident_peak(struct process *p) {
+	uint64_t kib = process_status(p->pid, "VmHWM:", 10);
 	p->resident_peak = kib * 1024 > p->resident ? kib * 1024 : p->resident;
 }
 

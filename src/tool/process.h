@@ -35,6 +35,9 @@ enum tool_exit process_complain(const struct process *p, enum tool_exit why);
 /* A file of /proc/PID, or NULL. */
 FILE *process_file(pid_t pid, const char *file);
 
+/* The number behind `key` in the process's status; 0: there is none. */
+uint64_t process_status(pid_t pid, const char *key, int base);
+
 /* The number that stands for a process. False, after a complaint: it is none. */
 bool process_parse(const char *command, const char *text, pid_t *pidp);
 

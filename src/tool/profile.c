@@ -112,28 +112,19 @@ struct target {
 	int number; /* of the signal */
 };
 
-/* Programs that the process has become since do not: a signal would end them. */
-static bool catches(pid_t pid, int number) {
-	FILE *status = process_file(pid, "status");
-	char line[256];
-	unsigned long long caught = 0;
-	while (status != NULL && fgets(line, sizeof line, status) != NULL && sscanf(line, "SigCgt: %llx", &caught) != 1)
-		;
-	if (status != NULL)
-		fclose(status);
-	return caught >> (number - 1) & 1;
+static bool reach(const struct target *t, int number) {
+	return (t->fd >= 0 ? syscall(SYS_pidfd_send_signal, t->fd, number, NULL, 0) : kill(t->p->pid, number)) == 0;
 }
 
 static int send(const struct target *t) {
-	bool is_gone = t->fd >= 0 && syscall(SYS_pidfd_send_signal, t->fd, 0, NULL, 0) != 0 && errno == ESRCH;
-	if (!is_gone && !catches(t->p->pid, t->number)) {
+	/* Programs that the process has become since may not catch it: it would end them. */
+	if (reach(t, 0) && (process_status(t->p->pid, "SigCgt:", 16) >> (t->number - 1) & 1) == 0) {
 		complain("process %d (%s) does not catch signal %d: it is not sent", (int)t->p->pid, t->p->name, t->number);
 		return TOOL_FAILED;
 	}
-	if (!is_gone && (t->fd >= 0 ? syscall(SYS_pidfd_send_signal, t->fd, t->number, NULL, 0) :
-			kill(t->p->pid, t->number)) == 0)
+	if (reach(t, t->number))
 		return TOOL_OK;
-	return (int)process_complain(t->p, !is_gone && errno == EPERM ? TOOL_NO_PERMISSION : TOOL_NO_PROCESS);
+	return (int)process_complain(t->p, errno == EPERM ? TOOL_NO_PERMISSION : TOOL_NO_PROCESS);
 }
 
 /* The signal switches sampling on, or off if it was on, which can be seen: the file is written soon. */

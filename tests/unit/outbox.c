@@ -305,8 +305,13 @@ static void messages_are_few(void **state)
 	assert_int_equal(posted(s[OWNERS - 1]), EACH);
 	for (unsigned i = 0; i < OWNERS; i++) {
 		assert_int_equal(read_all(&owners[i].inbox), i < OWNERS - 1 ? OUTBOX_UNREAD * EACH : 0);
-		slab_delete(s[i]);
 	}
+	/* Which are used again. */
+	add_mixed(s[OWNERS - 1], EACH, EACH);
+	assert_int_equal(posted(s[OWNERS - 1]), EACH);
+	assert_int_equal(outbox.made, OUTBOX_MESSAGES);
+	for (unsigned i = 0; i < OWNERS; i++)
+		slab_delete(s[i]);
 }
 
 /* What is sent to an owner that has gone comes to the slabs. */
