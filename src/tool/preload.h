@@ -83,6 +83,9 @@ int preload_file_replace(struct preload_file *f, struct bytes text);
 /* Opens what `path` is in the system under `root`. */
 int preload_open_in(int root, const char *path, int flags);
 
+/* Has `path`, of PATH_MAX bytes, which is a link that says `target`, be where that leads. False: to no file's path. */
+bool preload_follow(char *path, const char *target);
+
 /* 1, or 4 if rights are what is missing. */
 int preload_exit_of(int error);
 

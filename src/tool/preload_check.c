@@ -127,7 +127,7 @@ static bool check_folders(int root, const char *path) {
 
 /* Has `path` be what the link at `path` says. False: it is no link. */
 static bool follow(int root, char *path) {
-	char target[PATH_MAX], next[2 * PATH_MAX];
+	char target[PATH_MAX];
 	int link = preload_open_in(root, path, O_PATH | O_NOFOLLOW);
 	ssize_t len = link >= 0 ? readlinkat(link, "", target, sizeof target - 1) : -1;
 	if (link >= 0)
@@ -135,8 +135,7 @@ static bool follow(int root, char *path) {
 	if (len <= 0)
 		return false;
 	target[len] = '\0';
-	int folder = target[0] == '/' ? 0 : (int)(strrchr(path, '/') - path) + 1;
-	return snprintf(next, sizeof next, "%.*s%s", folder, path, target) < PATH_MAX && strcpy(path, next) != NULL;
+	return preload_follow(path, target);
 }
 
 static bool check_way(int root, const char *path) {

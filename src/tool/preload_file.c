@@ -56,15 +56,14 @@ static int open_folder(struct preload_file *f) {
 	return f->folder < 0 ? complain_of(f, "its folder cannot be opened") : TOOL_OK;
 }
 
-/* Has `path` be what the link at `path` says. */
-static bool follow(struct preload_file *f, const char *target) {
+bool preload_follow(char *path, const char *target) {
 	char next[PATH_MAX];
-	int folder_len = (int)(f->name - f->path);
+	int folder_len = (int)(strrchr(path, '/') - path) + 1;
 	int len = target[0] == '/' ? snprintf(next, sizeof next, "%s", target) :
-		snprintf(next, sizeof next, "%.*s%s", folder_len, f->path, target);
+		snprintf(next, sizeof next, "%.*s%s", folder_len, path, target);
 	if (len >= (int)sizeof next || next[len - 1] == '/')
 		return false;
-	memcpy(f->path, next, (size_t)len + 1);
+	memcpy(path, next, (size_t)len + 1);
 	return true;
 }
 
@@ -80,7 +79,7 @@ static int find(struct preload_file *f) {
 		if (len < 0)
 			return complain_of(f, "cannot be looked at");
 		target[len] = '\0';
-		if (!follow(f, target))
+		if (!preload_follow(f->path, target))
 			break;
 	}
 	complain("preload: %s: its symbolic links lead nowhere", f->path);
