@@ -188,6 +188,12 @@ void heap_relieve_pockets(bool old_only);
 /* Deletes the spares of heaps without a thread since that time, or before. Any thread. */
 void heap_relieve_idle(uint64_t before_ms);
 
+/* Are there any? Relaxed: a hint, which is looked at now and then. */
+extern HAK_HIDDEN _Atomic bool hak_idle_spares;
+HAK_INLINE bool heap_has_idle_spares(void) {
+	return HAK_UNLIKELY(atomic_load_explicit(&hak_idle_spares, memory_order_relaxed));
+}
+
 /* Brings every cached block home, to its slab or to its owner, and large ones to their SuperSlab; not those in
    quarantine. */
 void heap_flush(struct heap *h);

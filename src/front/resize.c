@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* What blocks hold, and resizing them; but for the shortest way to ask (small_usable_size). */
+#include "base/bits.h"
+#include "front/alloc.h"
+#include "front/guard.h"
+#include "front/secure.h"
+
+size_t good_size(size_t size) {
+	if (secure_has_canaries())
+		return large_good_size(max_size(size, 1)) != 0 ? max_size(size, 1) : 0;
+	if (size <= SC_MAX_SIZE)
+		return hak_size_classes[sc_of(size)].size;
+	return large_good_size(size);
+}
+
+static bool checked_usable_size(enum misuse_op op, const struct slab *s, uintptr_t addr, size_t *sizep) {
+	if (!misuse_check_block(op, s, addr) || (secure_is_on() && !secure_check(op, s, addr, KIND_FREED)))
+		return false;
+	*sizep = secure_usable_size(s, addr);
+	return true;
+}
+
+static enum block_found other_usable_size(enum misuse_op op, struct pagemap_entry e, uintptr_t addr,
+                                          size_t *sizep) {
+	if (e.tag == TAG_NURSERY)
+		return misuse_check_nursery(op, addr, sizep) ? BLOCK_OURS : BLOCK_MISUSED;
+	if (e.tag == TAG_GUARDED) {
+		const struct guarded *g = e.desc;
+		*sizep = g->size;
+		return misuse_check_guarded(op, g, addr) ? BLOCK_OURS : BLOCK_MISUSED;
+	}
+	struct large *l = large_of(addr);
+	if (l != NULL && (uintptr_t)l->span.base == addr) {
+		*sizep = l->size;
+		return !secure_is_on() || secure_check_large(op, l, KIND_FREED) ? BLOCK_OURS : BLOCK_MISUSED;
+	}
+	return misuse_check_granule(op, e, addr) ? BLOCK_FOREIGN : BLOCK_MISUSED;
+}
+
+enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
+	uintptr_t addr = (uintptr_t)ptr;
+	struct pagemap_entry e = pagemap_lookup(addr);
+	enum block_found found = BLOCK_FOREIGN;
+	if (tag_is_slab(e.tag))
+		found = checked_usable_size(op, e.desc, addr, sizep) ? BLOCK_OURS : BLOCK_MISUSED;
+	else if (e.tag != TAG_NONE)
+		found = other_usable_size(op, e, addr, sizep);
+	if (found == BLOCK_MISUSED)
+		*sizep = 0;
+	return found;
+}
+
+/* What a block could hold where it is, and what it is said to hold from now on. */
+static bool resize_small(uintptr_t addr, size_t size, bool wasteful) {
+	struct pagemap_entry e = pagemap_lookup(addr);
+	size_t room;
+	if (e.tag == TAG_GUARDED)
+		return guard_shrink(e.desc, addr, size, wasteful);
+	if (!tag_is_slab(e.tag))
+		return block_usable_size(OP_REALLOC, (void *)addr, &room) == BLOCK_OURS &&
+			(wasteful ? size <= room : size_fits_well(room, size));
+	const struct slab *s = e.desc;
+	room = hak_size_classes[slab_class_at(s, addr)].size - (s->has_canaries ? CANARY_BYTES : 0);
+	if (wasteful ? size > room : !size_fits_well(room, size))
+		return false;
+	if (s->has_canaries)
+		secure_mark(addr, s->sc, size, canary_kind(canary_load(addr, s->block_size)));
+	return true;
+}
+
+bool block_resize(void *ptr, size_t size, bool wasteful) {
+	struct large *l = large_of((uintptr_t)ptr);
+	if (l == NULL)
+		return resize_small((uintptr_t)ptr, size, wasteful);
+	size_t room = size + secure_room();
+	/* One that is large for its alignment may hold less than a small block. */
+	bool must_grow = wasteful && size > l->size;
+	if (room <= SC_MAX_SIZE && !must_grow) {
+		if (wasteful && secure_has_canaries())
+			secure_mark_large(l, size);
+		return wasteful;
+	}
+	bool done = large_resize(l, room, wasteful);
+	if (secure_has_canaries())
+		secure_mark_large(l, done ? size : l->size); /* its pad may be gone either way */
+	return done;
+}
+
+void *block_move(void *ptr, size_t size) {
+	struct large *l = large_of((uintptr_t)ptr);
+	if (l == NULL || size <= SC_MAX_SIZE || !large_move(l, size + secure_room()))
+		return NULL;
+	if (secure_has_canaries())
+		secure_mark_large(l, size);
+	return l->span.base;
+}
