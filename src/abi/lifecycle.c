@@ -14,6 +14,7 @@
 #include "front/background.h"
 #include "front/bigcache.h"
 #include "front/secure.h"
+#include "front/sleepers.h"
 #include "front/watch.h"
 #include "observe/crash.h"
 #include "observe/profile.h"
@@ -132,7 +133,7 @@ HAK_COLD struct locked_heap *lifecycle_late_heap(void) {
 
 /* ---- threads ---- */
 
-void lifecycle_thread_exit(void) {
+static void leave_heap(void) {
 	struct tcache *t = &hak_tcache;
 	struct heap *h = t->heap;
 	t->torn_down = true;
@@ -148,6 +149,13 @@ void lifecycle_thread_exit(void) {
 		return;
 	heap_enter(h);
 	heap_retire(h);
+}
+
+void lifecycle_thread_exit(void) {
+	leave_heap();
+	/* The thread may have been the last to come by. */
+	if (inboxes_wait())
+		sleepers_relieve(NULL, true);
 }
 
 static void exit_hook(void *arg) {

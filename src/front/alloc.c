@@ -15,6 +15,7 @@
 #include "front/reuse.h"
 #include "front/sampling.h"
 #include "front/secure.h"
+#include "front/sleepers.h"
 #include "front/watch.h"
 #include "slab/mosaic.h"
 #include "space/purge.h"
@@ -125,6 +126,7 @@ HAK_COLD static bool release_caches(struct heap *h, size_t keep) {
 	locked_heap_flush_all();
 	heap_relieve_pockets(false);
 	heap_relieve_idle(UINT64_MAX);
+	sleepers_relieve_all();
 	/* Those of SuperSlabs are not given back by that alone. */
 	bool any = __atomic_load_n(&hak_space.purged, __ATOMIC_RELAXED) != purged ||
 		(!hak_settings.use_superslab && h->count.slab_deleted != deleted);
@@ -227,7 +229,8 @@ bool free_without_heap(struct pagemap_entry e, void *ptr) {
 	prefetch_beyond(ptr, NULL, s->block_size);
 	if (!slab_has_own_block(s, block) || block_looks_free(block))
 		return false;
-	post_one(s, block);
+	if (HAK_UNLIKELY(remote_post_list(s, block, block, 1)))
+		sleepers_relieve(NULL, false); /* the thread comes by nowhere else */
 	return true;
 }
 

@@ -208,7 +208,7 @@ static void grow_after_overrun(struct heap *h, unsigned sc) {
 
 void heap_tick(struct heap *h) {
 	if (purge_pending() || !bigcache_is_empty() || !pocket_is_empty(&h->pocket) || h->keeps_empty || h->outbox.used != 0 ||
-	    arrivals_wait() || heap_has_idle_spares())
+	    arrivals_wait() || heap_has_idle_spares() || inboxes_wait())
 		heap_look(h);
 }
 

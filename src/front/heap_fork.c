@@ -61,6 +61,7 @@ static void disown_broken(struct slab *s, void *arg) {
    the pool was reset. In the pool without a block out: its reaper is gone. */
 static void route_lost(struct slab *s, void *arg) {
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	hak_space.emptied += (word & REMOTE_PURGED) != 0;
 	if (!remote_is_queued(word))
 		return;
 	if (list_is_linked(&s->pool_link)) {
@@ -165,6 +166,7 @@ void heap_repair_after_fork(struct heap *mine) {
 			retire_broken(h);
 	slab_for_each(settle_unfinished, NULL);
 	empty_inboxes();
+	hak_space.emptied = 0;
 	slab_for_each(route_lost, NULL);
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine))

@@ -4,6 +4,7 @@
 #include "front/bigcache.h"
 #include "front/bins.h"
 #include "front/heap_slabs.h"
+#include "front/sleepers.h"
 #include "os/os.h"
 #include "space/purge.h"
 
@@ -73,6 +74,8 @@ bool heap_look(struct heap *h) {
 		give_up_empty(h);
 	if (heap_has_idle_spares())
 		relieve_idle();
+	if (inboxes_wait())
+		sleepers_relieve(h, false);
 	if (!h->locked)
 		hide_bins(h);
 	return true;

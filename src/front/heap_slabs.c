@@ -8,6 +8,7 @@
 #include "front/bins.h"
 #include "front/misuse.h"
 #include "front/secure.h"
+#include "front/sleepers.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
 #include "space/purge.h"
@@ -325,7 +326,9 @@ HAK_EVERYDAY void heap_drain_inbox(struct heap *h) {
 			heap_collect_mosaic(h, s);
 			continue;
 		}
-		if (s->free_count != 0)
+		if (HAK_UNLIKELY(remote_is_emptied(s)))
+			sleepers_renew(h, s);
+		else if (s->free_count != 0)
 			remote_unqueue(s);
 		else if (remote_collect(s, true))
 			COUNT_MORE(h->count.drained, s->free_count);

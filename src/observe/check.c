@@ -117,7 +117,7 @@ static void check_owner(struct checker *c, const struct slab *s) {
 	if (h == NULL)
 		return;
 	c->slabs++;
-	expect(c, tag == h->tag, "a slab is tagged as another's than its owner's", at);
+	expect(c, tag == h->tag || remote_is_emptied(s), "a slab is tagged as another's than its owner's", at);
 	expect(c, is_in(&h->classes[slab_mosaic(s) != NULL ? 0 : s->sc].all, &s->all),
 	       "a slab is in none of its owner's lists", at);
 }
@@ -131,8 +131,8 @@ static int check_slab(void *arg, struct slab *s) {
 		say(c, "a slab's description is damaged", s);
 		return 0;
 	}
-	expect(c, e.desc == s && (e.tag & TAG_CODE_MASK) == code, "the page map and a slab disagree",
-	       (void *)s->base);
+	expect(c, remote_is_emptied(s) ? e.tag == TAG_FREE : e.desc == s && (e.tag & TAG_CODE_MASK) == code,
+	       "the page map and a slab disagree", (void *)s->base);
 	if (s->ss != NULL)
 		expect(c, s->base - s->ss->base < SUPERSLAB &&
 		       (s->ss->free >> ((s->base - s->ss->base) >> GRANULE_SHIFT) & 1) == 0,

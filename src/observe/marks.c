@@ -221,6 +221,8 @@ int marks_each_live(const struct marks *m, const struct slab *s,
                     int (*visit)(void *arg, uintptr_t block, size_t size), void *arg) {
 	if (slab_mosaic(s) != NULL)
 		return each_live_in_mosaic(m, s, visit, arg);
+	if (remote_is_emptied(s))
+		return 0;
 	for (unsigned i = slab_reserved(s); i < s->carved; i++) {
 		uintptr_t at = s->base + (size_t)i * s->block_size;
 		bool is_live = !marks_is_free(m, s, at) && !is_waiting(s, at);

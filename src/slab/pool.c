@@ -2,6 +2,7 @@
 #include "slab/pool.h"
 
 #include "build_options.h"
+#include "slab/emptied.h"
 
 HAK_LAST_IN_BSS struct pool hak_pools[SC_COUNT];
 
@@ -114,8 +115,11 @@ void pool_publish(struct slab *s) {
 		set_count(p, p->count + 1);
 	}
 	lock_release(&p->lock);
-	if (fate == ALL_HOME)
-		slab_delete(s);
+	if (fate != ALL_HOME)
+		return;
+	if (HAK_UNLIKELY(remote_is_emptied(s)))
+		emptied_renew(s);
+	slab_delete(s);
 }
 
 void pool_reap(struct slab *s) {

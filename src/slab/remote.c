@@ -4,6 +4,8 @@
 #include "base/probe.h"
 #include "slab/pool.h"
 
+_Atomic bool hak_whole_wait;
+
 bool inbox_is_empty(const struct inbox *in) {
 	/* Relaxed: a hint. */
 	return atomic_load_explicit(&in->top, memory_order_relaxed) == NULL;
@@ -17,7 +19,21 @@ void inbox_open(struct inbox *in) {
 		atomic_store_explicit(&in->messages, NULL, memory_order_relaxed);
 }
 
+/* The slab may be another one by now, of somebody else: then that counts one too many. Neither descriptors nor inboxes are
+   ever unmapped. */
+HAK_COLD static bool note_whole(const struct slab *s) {
+	/* Relaxed, all of this: a hint. */
+	struct inbox *in = atomic_load_explicit(&s->owner, memory_order_relaxed);
+	if (in == NULL)
+		return false;
+	atomic_fetch_add_explicit(&in->whole, 1, memory_order_relaxed);
+	if (!inboxes_wait())
+		atomic_store_explicit(&hak_whole_wait, true, memory_order_relaxed);
+	return true;
+}
+
 struct slab *inbox_take(struct inbox *in, bool close) {
+	inbox_forget_whole(in);
 	/* Acquire: the pushers' inbox_next. Release when closing: a router that finds it closed sees
 	   that the slabs were disowned. */
 	return atomic_exchange_explicit(&in->top, close ? INBOX_CLOSED : NULL, memory_order_acq_rel);
@@ -50,8 +66,9 @@ void remote_route(struct slab *s) {
 	}
 }
 
-void remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned count) {
+bool remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned count) {
 	HAK_PROBE2(remote_post, s->base, count);
+	unsigned all = s->capacity; /* with hardening there are never so many */
 	/* Relaxed: the exchange below settles it. */
 	uint64_t old = atomic_load_explicit(&s->remote, memory_order_relaxed), new;
 	do {
@@ -67,9 +84,11 @@ void remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned 
 	if (remote_is_published(old)) {
 		if (remote_count(new) == 0)
 			pool_reap(s);
-	} else if (!remote_is_queued(old)) {
-		remote_route(s);
+		return false;
 	}
+	if (!remote_is_queued(old))
+		remote_route(s);
+	return HAK_UNLIKELY(remote_count(new) == all) && note_whole(s);
 }
 
 /* Moves the list of `word`, just taken, to the own list. */
@@ -96,7 +115,8 @@ bool remote_collect(struct slab *s, bool clear_queued) {
 		return accept(s, atomic_exchange_explicit(&s->remote, 0, memory_order_acq_rel));
 	while (!atomic_compare_exchange_weak_explicit(&s->remote, &old, old & REMOTE_QUEUED,
 	                                              memory_order_acquire, memory_order_relaxed))
-		;
+		if (remote_first(old) == 0)
+			return false; /* the slab was EMPTIED this moment */
 	return accept(s, old);
 }
 

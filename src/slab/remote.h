@@ -5,7 +5,7 @@
  *
  * `slab.remote` is one word, every change of which replaces all of it:
  *
- *   63..48 n | 47..4 address of the first block | 1 PUBLISHED | 0 QUEUED
+ *   63..48 n | 47..4 address of the first block | 3 PURGED | 2 EMPTIED | 1 PUBLISHED | 0 QUEUED
  *
  * QUEUED means: the slab is in exactly one queue (its owner's inbox or the shared pool's published
  * list), or in the hands of exactly one thread that is on its way to put it there, its *router*.
@@ -16,6 +16,11 @@
  * poster that brings it to 0 brought the last one, and it alone deletes the slab. Without PUBLISHED
  * n is the length of the list. A poster that found QUEUED set and did not bring the last block must
  * not touch the slab again: it may be deleted at once.
+ *
+ * EMPTIED means: every block had come home to the list, and who took the slab out of the inbox of an owner that sleeps
+ * (front/sleepers.h) dropped that, to give the memory back: PURGED means that this is done. n still counts all, so that
+ * for the owner they are out, until it takes the slab out of its inbox and begins it anew. The page map says meanwhile
+ * that the granule is free.
  *
  * Remote lists arrive terminated (slab_end), so the owner takes one whole without walking it.
  *
@@ -36,6 +41,8 @@ struct message;
 struct inbox {
 	_Atomic(struct slab *) top;
 	_Atomic(struct message *) messages;
+	_Atomic uint64_t whole_ms; /* since when, about, by os_now_ms; 0: nobody has looked. See front/sleepers.h */
+	_Atomic uint32_t whole;    /* slabs that all blocks of have come home to since it was last emptied, about */
 };
 #define INBOX_CLOSED ((struct slab *)1)
 #define MESSAGES_CLOSED ((struct message *)1)
@@ -46,7 +53,7 @@ struct batch {
 	unsigned count;
 };
 
-enum { REMOTE_QUEUED = 1, REMOTE_PUBLISHED = 2 };
+enum { REMOTE_QUEUED = 1, REMOTE_PUBLISHED = 2, REMOTE_EMPTIED = 4, REMOTE_PURGED = 8 };
 
 HAK_INLINE uint64_t remote_pack(uintptr_t first, unsigned n, uint64_t flags) {
 	return (uint64_t)n << 48 | first | flags;
@@ -64,13 +71,19 @@ HAK_INLINE uintptr_t remote_first(uint64_t word) {
 	return (uintptr_t)(word & 0x0000fffffffffff0);
 }
 
+HAK_INLINE bool remote_is_emptied(const struct slab *s) {
+	/* Relaxed: for who has taken the slab out of a queue, which ordered it; else a guess. */
+	return (atomic_load_explicit(&s->remote, memory_order_relaxed) & REMOTE_EMPTIED) != 0;
+}
+
 /* Are there blocks on the remote list? Relaxed: a hint, for the owner. */
 HAK_INLINE bool remote_has_blocks(const struct slab *s) {
 	return remote_first(atomic_load_explicit(&s->remote, memory_order_relaxed)) != 0;
 }
 
-/* Hands a batch to the slab's owner, or to the pool if it has none. Any thread. */
-void remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned count);
+/* Hands a batch to the slab's owner, or to the pool if it has none. Any thread. True: with these all its blocks lie in an
+   owner's inbox. */
+bool remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned count);
 HAK_INLINE void remote_post(struct slab *s, const struct batch *b) {
 	remote_post_list(s, b->first, b->last, b->count);
 }
@@ -103,6 +116,21 @@ void remote_disown(struct slab *s);
 
 /* The inbox as a list, leaving it empty, or closed. */
 struct slab *inbox_take(struct inbox *in, bool close);
+
+/* Have all blocks of slabs come home to inboxes since this was last made false? A hint. */
+extern HAK_HIDDEN _Atomic bool hak_whole_wait;
+HAK_INLINE bool inboxes_wait(void) {
+	/* Relaxed: looked at now and then. */
+	return HAK_UNLIKELY(atomic_load_explicit(&hak_whole_wait, memory_order_relaxed));
+}
+
+/* It has been emptied, or is about to be. Relaxed: a count and a time, and what comes in this moment may be missed. */
+HAK_INLINE void inbox_forget_whole(struct inbox *in) {
+	if (atomic_load_explicit(&in->whole, memory_order_relaxed) == 0)
+		return;
+	atomic_store_explicit(&in->whole, 0, memory_order_relaxed);
+	atomic_store_explicit(&in->whole_ms, 0, memory_order_relaxed);
+}
 
 /* Opens it, if it is closed, to slabs and messages. */
 void inbox_open(struct inbox *in);

@@ -2,11 +2,13 @@
  * remote_inbox.pml - remote free and the inbox, block by block.
  *
  * Models: remote_post, remote_route, remote_collect, remote_unqueue, remote_all_home
- * (src/slab/remote.c) and heap_refill, next_slab, take_ready, slab_gained_blocks, is_last_source,
- * heap_drain_inbox, heap_flush (src/front/heap.c) for one heap that lives for ever. Its owner
+ * (src/slab/remote.c), emptied_make, emptied_renew (src/slab/emptied.c), relieve
+ * (src/front/sleepers.c) and heap_refill, next_slab, take_ready, slab_gained_blocks, is_last_source,
+ * heap_drain_inbox, heap_flush (src/front/) for one heap that lives for ever. Its owner
  * thread hands blocks out of its current slab, frees blocks itself, refills, drains its inbox and
- * deletes slabs; the other threads free blocks that they do not own. What happens when heaps end is
- * in adopt.pml.
+ * deletes slabs; the other threads free blocks that they do not own. One more, the looker, takes slabs
+ * out of the inbox, empties those that all blocks have come home to, and puts them back. What happens
+ * when heaps end is in adopt.pml.
  *
  * The state is what the C code holds: the word `remote` of a slab (list head, count, QUEUED), the
  * link inside each block, the inbox word and the link inbox_next of each slab, current and ready.
@@ -20,6 +22,7 @@
  *
  * Checked, over all interleavings and runs of any length:
  *   - a slab is in the inbox at most once, and the inbox holds no slab that was deleted;
+ *   - no slab is emptied while a block is out, or the owner takes its list;
  *   - no slab is deleted while a block is out, while it is queued, or while another thread still
  *     has to touch it; a slab that is opened again starts clean;
  *   - a remote list has the length its count says, ends, and holds only blocks on their way home to
@@ -31,7 +34,8 @@
  *     is lost;
  *   - no deadlock.
  *
- * Bounds: SLABS slabs of PER_SLAB blocks, POSTERS freeing threads; batches of one and two blocks.
+ * Bounds: SLABS slabs of PER_SLAB blocks, POSTERS freeing threads, a looker if LOOKER is defined;
+ * batches of one and two blocks.
  *
  * BUG_* macros break one rule each; the checks must then fail (run.sh).
  */
@@ -55,6 +59,7 @@
 #define HELD 2   /* freed by a thread that has not posted it yet */
 #define REMOTE 3 /* on its slab's remote list */
 #define LOST 4   /* its own list was overwritten */
+#define GONE 5   /* its memory was given back */
 byte where[MAX_BLOCKS + 1];
 byte link[MAX_BLOCKS + 1];
 
@@ -62,6 +67,7 @@ byte link[MAX_BLOCKS + 1];
 byte list[SLABS + 1];
 byte count[SLABS + 1];
 bit queued[SLABS + 1];
+bit emptied[SLABS + 1];
 
 /* Owner-private. */
 byte used[SLABS + 1];        /* blocks not on the own list */
@@ -77,6 +83,11 @@ byte inbox;
 
 bit stop;      /* the owner hands out no more blocks */
 byte finished; /* posters that have ended */
+#ifdef LOOKER
+bit looked;    /* the looker has */
+#else
+bit looked = 1;
+#endif
 
 
 /* Some block of a live slab in the given state, and some slab that satisfies a condition; the caller
@@ -195,8 +206,24 @@ inline drain()
 		next = inbox_next[L];
 #endif
 		if
+		:: emptied[L] ->
+			d_step { /* emptied_renew */
+				assert(live[L] && in_inbox[L] == 1 && queued[L]);
+				assert(used[L] == PER_SLAB && list[L] == NONE && count[L] == PER_SLAB);
+				in_inbox[L]--;
+				queued[L] = 0; emptied[L] = 0; count[L] = 0;
+				used[L] = 0; left_remote[L] = 0;
+				do
+				:: n < PER_SLAB ->
+					n++;
+					assert(where[(L - 1) * PER_SLAB + n] == GONE);
+					where[(L - 1) * PER_SLAB + n] = HOME
+				:: else -> break
+				od;
+				n = 0
+			}
 #ifndef BUG_UNQUEUE_ACCEPTS
-		:: own(L) > 0 ->
+		:: !emptied[L] && own(L) > 0 ->
 			d_step { /* remote_unqueue */
 				assert(live[L] && in_inbox[L] == 1 && queued[L]);
 				in_inbox[L]--;
@@ -208,7 +235,7 @@ inline drain()
 			}
 		:: else ->
 #else
-		:: true ->
+		:: !emptied[L] ->
 #endif
 			d_step { /* remote_collect */
 				assert(live[L] && in_inbox[L] == 1 && queued[L]);
@@ -250,8 +277,13 @@ inline refill()
 #ifndef BUG_LEFT_FORGOTTEN
 		:: current != 0 && list[current] != NONE ->
 			d_step { /* take the list and leave QUEUED as it is */
-				first = list[current]; k = count[current];
-				list[current] = NONE; count[current] = 0;
+				first = list[current]; k = (first != NONE -> count[current] : 0);
+				list[current] = NONE;
+#ifndef BUG_COLLECT_EMPTIED
+				count[current] = (first != NONE -> 0 : count[current]);
+#else
+				count[current] = 0;
+#endif
 #ifdef BUG_REFILL_CLEARS_QUEUED
 				queued[current] = 0;
 #endif
@@ -305,7 +337,7 @@ inline check(S)
 #ifndef BUG_SEPARATE_FLAG /* must be found by what it leads to */
 		assert(list[S] == NONE || queued[S] || S == current || ready[S]);
 #endif
-		assert(list[S] != NONE || count[S] == 0)
+		assert(list[S] != NONE || count[S] == 0 || emptied[S])
 	:: else
 	fi
 }
@@ -341,8 +373,8 @@ active proctype owner()
 	:: inbox != NONE -> drain(); atomic { check_all() } /* heap_flush, without its end */
 	od;
 
-	/* Every poster has ended: what is not home must be found through the inbox. */
-	finished == POSTERS;
+	/* Every other has ended: what is not home must be found through the inbox. */
+	finished == POSTERS && looked;
 	drain();
 	atomic {
 		s = 1;
@@ -433,3 +465,67 @@ push:
 	:: atomic { stop && none_in(OUT) -> finished++; break }
 	od
 }
+
+#ifdef LOOKER
+/* relieve, again and again. */
+active proctype looker()
+{
+	byte s, next, first, k, n, b, prev, top;
+
+	do
+	:: inbox != NONE ->
+		atomic { s = inbox; inbox = NONE }
+		do
+		:: s != NONE ->
+			next = inbox_next[s];
+			d_step {
+				assert(live[s] && in_inbox[s] == 1 && queued[s] && touchers[s] == 0);
+				in_inbox[s]--; touchers[s]++;
+				first = list[s]; k = count[s]
+			}
+			if
+#ifdef BUG_EMPTY_SOME
+			:: first != NONE && own(s) == 0 ->
+#else
+			:: first != NONE && k == PER_SLAB ->
+#endif
+				if
+#ifdef BUG_EMPTY_UNCHECKED
+				:: d_step {
+					true ->
+#else
+				:: d_step {
+					list[s] == first && count[s] == k ->
+#endif
+					list[s] = NONE; emptied[s] = 1; count[s] = PER_SLAB;
+					walk(s, first, k, GONE)
+				   }
+				:: else
+				fi
+			:: else
+			fi;
+			/* remote_route */
+			top = inbox;
+			do
+			:: inbox_next[s] = top;
+				if
+				:: d_step {
+					inbox == top ->
+					assert(live[s] && in_inbox[s] == 0);
+					touchers[s]--;
+#ifndef BUG_LOOKER_KEEPS
+					inbox = s; in_inbox[s]++
+#endif
+				   }
+				   break
+				:: d_step { inbox != top -> top = inbox }
+				fi
+			od;
+			top = 0; /* nobody may break out into a d_step */
+			d_step { s = next; next = 0; first = 0; k = 0 }
+		:: else -> break
+		od
+	:: finished == POSTERS -> looked = 1; break
+	od
+}
+#endif

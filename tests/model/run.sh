@@ -22,6 +22,9 @@ correct remote_inbox -DSLABS=2 -DPER_SLAB=1
 correct remote_inbox -DSLABS=1 -DPER_SLAB=3
 correct remote_inbox -DSLABS=1 -DPER_SLAB=2 -DPOSTERS=3
 correct remote_inbox -DSLABS=2 -DPER_SLAB=2 -DPOSTERS=1
+correct remote_inbox -DLOOKER -DSLABS=1 -DPER_SLAB=2
+correct remote_inbox -DLOOKER -DSLABS=2 -DPER_SLAB=1
+correct remote_inbox -DLOOKER -DSLABS=1 -DPER_SLAB=3 -DPOSTERS=1
 correct adopt -DTHREADS=3 -DSLABS=1 -DPER_SLAB=2
 correct adopt -DTHREADS=3 -DSLABS=1 -DPER_SLAB=3
 correct adopt -DTHREADS=2 -DSLABS=2 -DPER_SLAB=2
@@ -42,6 +45,10 @@ broken remote_inbox BUG_UNQUEUE_ACCEPTS -DSLABS=1 -DPER_SLAB=3
 broken remote_inbox BUG_UNQUEUE_DROPS -DSLABS=1 -DPER_SLAB=3
 broken remote_inbox BUG_LEFT_FORGOTTEN -DSLABS=1 -DPER_SLAB=3
 broken remote_inbox BUG_FULL_IS_CURRENT -DSLABS=2 -DPER_SLAB=2 -DPOSTERS=1
+broken remote_inbox BUG_COLLECT_EMPTIED -DLOOKER -DSLABS=1 -DPER_SLAB=2
+broken remote_inbox BUG_EMPTY_SOME -DLOOKER -DSLABS=1 -DPER_SLAB=2
+broken remote_inbox BUG_EMPTY_UNCHECKED -DLOOKER -DSLABS=1 -DPER_SLAB=2
+broken remote_inbox BUG_LOOKER_KEEPS -DLOOKER -DSLABS=1 -DPER_SLAB=2
 broken adopt BUG_CLAIM_AFTER -DTHREADS=2
 broken adopt BUG_CLOSE_FIRST -DTHREADS=2
 broken adopt BUG_NO_LAST_DRAIN -DTHREADS=2

@@ -289,6 +289,15 @@ static void burst_freed_given_back_while_program_goes_on(void **state)
 	assert_true(value_of("", "burst_on", "0") <= REST_MOST);
 }
 
+/* Up to 64 MiB may wait for the owner. */
+static void what_others_free_is_given_back_though_owner_sleeps(void **state)
+{
+	assert_true(value_of("", "freed_by_another", "0") < 72 << 10);
+	assert_true(value_of("PURGE_DELAY=0", "freed_by_another", "0") < 16 << 10);
+	assert_true(value_of("PURGE_DELAY=-1", "freed_by_another", "0") > 240 << 10);
+	assert_true(value_of("PURGE_DELAY=-1", "freed_by_another", "1") < 8 << 10);
+}
+
 /* As little as the program may do and still be one that goes on. */
 static void burst_freed_given_back_whatever_goes_on(void **state)
 {
@@ -568,6 +577,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(purge_delay_zero_gives_back_at_once),
 		cmocka_unit_test(purge_delay_over_gives_back_as_it_goes),
 		cmocka_unit_test(burst_freed_given_back_while_program_goes_on),
+		cmocka_unit_test(what_others_free_is_given_back_though_owner_sleeps),
 		cmocka_unit_test(burst_freed_given_back_whatever_goes_on),
 		cmocka_unit_test(background_gives_back_while_program_idles),
 		cmocka_unit_test(background_serves_fork_children),

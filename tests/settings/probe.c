@@ -173,6 +173,28 @@ static void *allocate_till_told(void *goes_on)
 	return NULL;
 }
 
+static void *give_back_in_thread(void *count)
+{
+	give_back(*(size_t *)count);
+	return NULL;
+}
+
+/* Kilobytes resident beyond what was before, after another thread has freed 256 MiB of small blocks and ended, while this
+   one slept. */
+static long freed_by_another(long trims)
+{
+	long before = resident_kib();
+	size_t n = take(MOST, 4000);
+	pthread_t thread;
+
+	if (n != MOST || pthread_create(&thread, NULL, give_back_in_thread, &n) != 0)
+		return -1;
+	pthread_join(thread, NULL);
+	if (trims)
+		malloc_trim(0);
+	return resident_kib() - before;
+}
+
 /* The cache of that size has blocks before the burst. `step`: what the program does after it. */
 static long burst_then_one_size(void (*step)(void))
 {
@@ -719,7 +741,7 @@ int main(int argc, char **argv)
 		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
 		{"burst_pairs", burst_then_pairs}, {"burst_beside", burst_beside_pairs},
 		{"burst_before", burst_before_pairs},
-		{"burst_large", burst_then_large},
+		{"burst_large", burst_then_large}, {"freed_by_another", freed_by_another},
 		{"burst_child", burst_then_idle_in_child}, {"purge_thread", purge_thread},
 		{"fork_amid", fork_amid_purging}, {"one_block", resident_with_one_block},
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sleepers: threads that sleep while others free their blocks. What is freed waits in the owner's inbox, and the owner
+ * does not come by. So others take slabs of which every block has come home out of there, give their memory back, and
+ * put them back (EMPTIED, see slab/remote.h): the owner finds them as good as new when it wakes. A slab of which the
+ * owner has blocks in a bin, or on a list of its own, stays as it is.
+ *
+ * An inbox is due when it has held such slabs for a purge delay, and at once when they are more than PURGE_CEILING and a
+ * quarter of what is in use. Both are looked at on slow paths, as all purging is (space/purge.h), and when a thread ends.
+ * If an owner wants such memory back within a second, there is no "at once" for the next.
+ *
+ * Slabs that are being looked at are in no queue, and their looker's, as a router's are. Whoever drains its inbox
+ * meanwhile finds them later.
+ */
+#ifndef HAK_FRONT_SLEEPERS_H
+#define HAK_FRONT_SLEEPERS_H
+
+#include "front/heap.h"
+
+/* Gives back what is due in inboxes but that of `h`, whose thread looks; NULL: it has none. Does nothing if somebody has
+   looked a moment before, unless the thread ends. */
+void sleepers_relieve(const struct heap *h, bool ends);
+
+/* Likewise all that can be. */
+void sleepers_relieve_all(void);
+
+/* The owner has taken an EMPTIED slab out of its inbox. */
+void sleepers_renew(struct heap *h, struct slab *s);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+#include "slab/emptied.h"
+
+#include "os/alone.h"
+
+struct slab *inbox_take_others(struct inbox *in) {
+	struct slab *top = atomic_load_explicit(&in->top, memory_order_relaxed);
+	inbox_forget_whole(in);
+	/* Acquire: the pushers' inbox_next. */
+	while (top != NULL && top != INBOX_CLOSED &&
+	       !atomic_compare_exchange_weak_explicit(&in->top, &top, NULL, memory_order_acquire, memory_order_relaxed))
+		continue;
+	return top != INBOX_CLOSED ? top : NULL;
+}
+
+struct message *inbox_take_others_messages(struct inbox *in) {
+	struct message *top = atomic_load_explicit(&in->messages, memory_order_relaxed);
+	/* Acquire: the messages. */
+	while (top != NULL && top != MESSAGES_CLOSED &&
+	       !atomic_compare_exchange_weak_explicit(&in->messages, &top, NULL, memory_order_acquire,
+	                                              memory_order_relaxed))
+		continue;
+	return top != MESSAGES_CLOSED ? top : NULL;
+}
+
+bool emptied_make(struct slab *s) {
+	unsigned all = s->capacity;
+	uint64_t old = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	if (remote_first(old) == 0 || remote_count(old) != all || slab_mosaic(s) != NULL)
+		return false;
+	/* Acquire: the posters are done with the blocks. None is out that could be posted, but the owner, if it is awake,
+	   may take the list. */
+	if (!atomic_compare_exchange_strong_explicit(&s->remote, &old, remote_pack(0, all, REMOTE_QUEUED | REMOTE_EMPTIED),
+	                                             memory_order_acquire, memory_order_relaxed))
+		return false;
+	pagemap_set(s->base, 1, TAG_FREE, (void *)(size_t)s->block_size);
+	return true;
+}
+
+void emptied_note_purged(struct slab *s) {
+	count_shared(&hak_space.emptied, 1);
+	/* Relaxed: the queue orders it. */
+	atomic_fetch_or_explicit(&s->remote, REMOTE_PURGED, memory_order_relaxed);
+}
+
+void emptied_renew(struct slab *s) {
+	/* Relaxed: nobody else touches it, and the queue ordered what was done to it. */
+	bool is_purged = (atomic_load_explicit(&s->remote, memory_order_relaxed) & REMOTE_PURGED) != 0;
+	slab_convert(s, s->sc);
+	if (!is_purged)
+		return;
+	s->fresh_is_zero = true;
+	s->touched = 0;
+	count_shared(&hak_space.emptied, (size_t)-1);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Slabs that are EMPTIED while their owner sleeps (slab/remote.h): for whoever does that, and for the owner. */
+#ifndef HAK_SLAB_EMPTIED_H
+#define HAK_SLAB_EMPTIED_H
+
+#include "slab/message.h"
+
+/* Slabs, or messages, of an inbox as a list, leaving none; a closed one stays so. Not its owner. */
+struct slab *inbox_take_others(struct inbox *in);
+struct message *inbox_take_others_messages(struct inbox *in);
+
+/* Empties a slab that has just been taken out of a queue, if every block is on its list: what lies in its memory is
+   nobody's from here on, and who frees a block once more will be told so. Not with hardening. False: nothing has been
+   done. */
+bool emptied_make(struct slab *s);
+
+/* Its memory has been given back. */
+void emptied_note_purged(struct slab *s);
+
+/* An EMPTIED slab that has just been taken out of a queue begins anew; it is not tagged. Owner. */
+void emptied_renew(struct slab *s);
+
+#endif

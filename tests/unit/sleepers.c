@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+/* Two heaps of one thread, of which one sleeps while the other frees its blocks; and heaps of several threads. */
+#include "front/sleepers.h"
+
+#include <string.h>
+
+#include "base/settings.h"
+#include "common.h"
+#include "fixture.h"
+#include "front/alloc.h"
+#include "front/nursery.h"
+#include "observe/check.h"
+#include "observe/marks.h"
+#include "os/os.h"
+#include "space/purge.h"
+
+enum { SIZE = 1000, FEW = 24 << 10, MANY = 128 << 10 }; /* 24 and 128 MiB */
+enum { DELAY = 300 };                                    /* ms */
+
+static struct bin owner_bins[SC_COUNT], other_bins[SC_COUNT];
+static struct heap *owner, *other;
+static unsigned char *block[MANY];
+
+/* Granules in use but for the nursery's, which stays. */
+static size_t live(void)
+{
+	return hak_space.live - (nursery_used() != 0);
+}
+
+static int begin(void **state)
+{
+	sleep_ms(PURGE_REGRET_MS + 50); /* nothing that came before is regretted any longer */
+	hak_settings.purge_delay_ms = DELAY;
+	owner = heap_acquire(owner_bins, false);
+	other = heap_acquire(other_bins, false);
+	return owner != NULL && other != NULL ? 0 : -1;
+}
+
+static int end(void **state)
+{
+	heap_retire(owner);
+	heap_retire(other);
+	purge_all(0);
+	return hak_space.emptied == 0 && live() == 0 ? 0 : -1;
+}
+
+static void fill(unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		block[i] = alloc_block(owner, SIZE, ALLOC_ALIGN, false);
+		assert_non_null(block[i]);
+		memset(block[i], (int)i | 1, SIZE);
+	}
+}
+
+/* In an order in which no two blocks of a slab follow each other, if `mixed`. */
+static void free_by_other(unsigned count, bool mixed)
+{
+	for (unsigned i = 0; i < count; i++)
+		assert_true(free_block(other, block[mixed ? i * 9973ul % count : i]));
+	outbox_flush(&other->outbox);
+}
+
+/* A look that no other came before. */
+static void look(void)
+{
+	sleep_ms(60);
+	sleepers_relieve(other, false);
+}
+
+/* Takes memory again and frees it: each block is in one place. */
+static void use_again(unsigned count)
+{
+	fill(count);
+	for (unsigned i = 0; i < count; i++)
+		assert_true(bytes_are(block[i], SIZE, (unsigned char)(i | 1)));
+	assert_int_equal(check_heap(), 0);
+	for (unsigned i = 0; i < count; i++)
+		assert_true(free_block(owner, block[i]));
+}
+
+static size_t given_back(void)
+{
+	return hak_space.emptied * GRANULE >> 20;
+}
+
+static void much_is_given_back_at_once(void **state)
+{
+	fill(MANY);
+	free_by_other(MANY, false);
+	assert_int_equal(given_back(), 0);
+	look();
+	assert_true(given_back() > 120);
+	assert_int_equal(check_heap(), 0);
+	use_again(MANY);
+	assert_true(given_back() < 8);
+}
+
+static void messages_are_no_obstacle(void **state)
+{
+	fill(MANY);
+	free_by_other(MANY, true);
+	look();
+	assert_true(given_back() > 120);
+	use_again(MANY);
+}
+
+static void little_is_given_back_after_the_delay(void **state)
+{
+	fill(FEW);
+	free_by_other(FEW, false);
+	look();
+	assert_int_equal(given_back(), 0);
+	sleep_ms(DELAY);
+	look();
+	assert_true(given_back() > 20);
+	use_again(FEW);
+}
+
+static void owner_that_comes_by_keeps_its_memory(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		fill(FEW);
+		free_by_other(FEW, false);
+		look();
+		sleep_ms(DELAY / 2);
+		heap_drain_inbox(owner);
+		assert_int_equal(given_back(), 0);
+	}
+}
+
+/* There is no "at once" for a second after it was too early. */
+static void what_was_too_early_is_not_done_again(void **state)
+{
+	hak_settings.purge_delay_ms = 60000;
+	fill(MANY);
+	free_by_other(MANY, false);
+	look();
+	assert_true(given_back() > 120);
+	fill(MANY);
+	assert_true(given_back() < 8);
+	free_by_other(MANY, false);
+	look();
+	assert_true(given_back() < 8);
+	sleep_ms(PURGE_REGRET_MS);
+	look();
+	assert_true(given_back() > 120);
+}
+
+static void never_or_without_need_nothing_is_done(void **state)
+{
+	hak_settings.purge_delay_ms = -1;
+	fill(MANY);
+	free_by_other(MANY, false);
+	look();
+	assert_int_equal(given_back(), 0);
+	sleepers_relieve_all(); /* but when it is asked for */
+	assert_true(given_back() > 120);
+}
+
+static void trim_gives_back_all(void **state)
+{
+	fill(FEW);
+	free_by_other(FEW, true);
+	assert_true(release_memory(other, 0));
+	assert_true(given_back() > 20);
+	use_again(FEW);
+}
+
+/* Half of a slab's blocks are with the program. */
+static void slabs_in_use_stay(void **state)
+{
+	fill(FEW);
+	for (unsigned i = 0; i < FEW; i += 2)
+		assert_true(free_block(other, block[i]));
+	outbox_flush(&other->outbox);
+	sleepers_relieve_all();
+	assert_int_equal(given_back(), 0);
+	for (unsigned i = 1; i < FEW; i += 2) {
+		assert_true(bytes_are(block[i], SIZE, (unsigned char)(i | 1)));
+		assert_true(free_block(other, block[i]));
+	}
+	outbox_flush(&other->outbox);
+	sleepers_relieve_all();
+	assert_true(given_back() > 20);
+}
+
+static int count_one(void *arg, uintptr_t at, size_t size)
+{
+	++*(size_t *)arg;
+	return 0;
+}
+
+static int count_live(void *arg, struct slab *s)
+{
+	void **both = arg;
+
+	return marks_each_live(both[0], s, count_one, both[1]);
+}
+
+static void nothing_lives_in_what_was_given_back(void **state)
+{
+	struct marks marks;
+	size_t n = 0;
+
+	fill(FEW);
+	free_by_other(FEW, false);
+	sleepers_relieve_all();
+	assert_true(given_back() > 20);
+	assert_true(marks_make(&marks, NULL, NULL));
+	marks_each_slab(&marks, count_live, (void *[]){&marks, &n});
+	marks_drop(&marks);
+	assert_int_equal(n, 0);
+	/* Who frees one of these once more is told so. */
+	assert_int_equal(pagemap_tag((uintptr_t)block[FEW / 2]), TAG_FREE);
+}
+
+static void owner_that_ends_leaves_nothing(void **state)
+{
+	fill(FEW);
+	free_by_other(FEW, false);
+	sleepers_relieve_all();
+	assert_true(given_back() > 20);
+	heap_retire(owner);
+	assert_int_equal(hak_space.emptied, 0);
+	assert_int_equal(check_heap(), 0);
+	assert_int_equal(live(), 0);
+	owner = heap_acquire(owner_bins, false);
+}
+
+/* What lies there is refused, as locked pages are. 0: nothing. */
+static uintptr_t refused;
+
+bool __real_os_purge(void *addr, size_t size);
+bool __wrap_os_purge(void *addr, size_t size);
+bool __wrap_os_purge(void *addr, size_t size)
+{
+	return (refused == 0 || refused - (uintptr_t)addr >= size) && __real_os_purge(addr, size);
+}
+
+/* What the system refuses is not taken for zero. */
+static void refused_memory_is_good_as_it_is(void **state)
+{
+	struct slab *s;
+
+	fill(FEW);
+	s = fixture_slab_of((uintptr_t)block[FEW / 2]);
+	refused = s->base;
+	free_by_other(FEW, false);
+	sleepers_relieve_all();
+	refused = 0;
+	assert_true(remote_is_emptied(s));
+	assert_false((fixture_word(s) & REMOTE_PURGED) != 0);
+	for (unsigned i = 0; i < FEW; i++) {
+		block[i] = alloc_block(owner, SIZE, ALLOC_ALIGN, true);
+		assert_true(bytes_are(block[i], SIZE, 0));
+	}
+	free_by_other(FEW, false);
+}
+
+/* ---- several threads ---- */
+
+enum { SHARED = 4096, ROUNDS = 400000, OWNERS = 3 };
+
+static _Atomic(unsigned char *) shared[SHARED];
+static _Thread_local struct bin bins[SC_COUNT];
+
+static void live_and_be_looked_at(unsigned index)
+{
+	uint64_t seed = 77 + index;
+	struct heap *h = heap_acquire(bins, false);
+
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t r = next_random(&seed);
+		unsigned char *p = NULL;
+
+		/* In turns one only frees. */
+		if ((unsigned)i / 20000 % (OWNERS + 1) != index) {
+			size_t size = 64 + r / SHARED % 8 * 512;
+
+			p = alloc_block(h, size, ALLOC_ALIGN, (r >> 40) % 2 == 0);
+			CHECK(p != NULL && ((r >> 40) % 2 != 0 || bytes_are(p, size, 0)));
+			memset(p, (int)(size / 64), size);
+			*(uint32_t *)p = (uint32_t)size;
+		}
+		p = atomic_exchange(&shared[r % SHARED], p);
+		if (p != NULL) {
+			uint32_t size = *(uint32_t *)p;
+			CHECK(bytes_are(p + 4, size - 4, (unsigned char)(size / 64)));
+			CHECK(free_block(h, p));
+		}
+		if (i % 256 == 0)
+			outbox_flush(&h->outbox);
+		if (i % 1024 == 0)
+			sleepers_relieve_all();
+		if (i % 65536 == 0) {
+			heap_retire(h);
+			h = heap_acquire(bins, false);
+		}
+	}
+	heap_retire(h);
+}
+
+static void blocks_are_in_one_hand(void **state)
+{
+	run_threads(OWNERS, live_and_be_looked_at);
+	for (int i = 0; i < SHARED; i++)
+		if (shared[i] != NULL)
+			assert_true(free_block(other, shared[i]));
+	outbox_flush(&other->outbox);
+	assert_int_equal(hak_space.emptied, 0);
+	assert_int_equal(check_heap(), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(much_is_given_back_at_once, begin, end),
+		cmocka_unit_test_setup_teardown(messages_are_no_obstacle, begin, end),
+		cmocka_unit_test_setup_teardown(little_is_given_back_after_the_delay, begin, end),
+		cmocka_unit_test_setup_teardown(owner_that_comes_by_keeps_its_memory, begin, end),
+		cmocka_unit_test_setup_teardown(what_was_too_early_is_not_done_again, begin, end),
+		cmocka_unit_test_setup_teardown(never_or_without_need_nothing_is_done, begin, end),
+		cmocka_unit_test_setup_teardown(trim_gives_back_all, begin, end),
+		cmocka_unit_test_setup_teardown(slabs_in_use_stay, begin, end),
+		cmocka_unit_test_setup_teardown(nothing_lives_in_what_was_given_back, begin, end),
+		cmocka_unit_test_setup_teardown(owner_that_ends_leaves_nothing, begin, end),
+		cmocka_unit_test_setup_teardown(refused_memory_is_good_as_it_is, begin, end),
+		cmocka_unit_test_setup_teardown(blocks_are_in_one_hand, begin, end),
+	};
+
+	return UNIT_RUN(tests);
+}
