@@ -129,8 +129,8 @@ static void read_file(int fd, bool all, conf_line_fn *fn, void *arg) {
 	r.all = all;
 	r.elsewhere = r.too_long = r.have_path = false;
 	size_t kept = 0, offset = 0;
-	while (offset < CONF_FILE_MAX) {
-		size_t room = sizeof buf - kept, left = CONF_FILE_MAX - offset;
+	while (offset <= CONF_FILE_MAX) { /* a byte more: is that all there is? */
+		size_t room = sizeof buf - kept, left = CONF_FILE_MAX + 1 - offset;
 		size_t got = os_file_read(fd, buf + kept, room < left ? room : left, offset);
 		if (got == 0) {
 			take_rest(&r, buf, kept);

@@ -153,6 +153,7 @@ static void leave_heap(void) {
 
 void lifecycle_thread_exit(void) {
 	leave_heap();
+	fork_repair_if_due();
 	/* The thread may have been the last to come by. */
 	if (inboxes_wait())
 		sleepers_relieve(NULL, true);

@@ -217,6 +217,8 @@ static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 /* Has its calls ahead of it: kept apart, so that the short way needs no frame. The heap has been entered. */
 HAK_NOINLINE static bool free_to_outbox(struct heap *h, struct slab *s, uintptr_t block) {
 	free_remote(h, s, block);
+	if (inboxes_wait())
+		heap_look(h); /* it may be all that this thread does */
 	heap_leave(h);
 	return true;
 }
@@ -229,8 +231,9 @@ bool free_without_heap(struct pagemap_entry e, void *ptr) {
 	prefetch_beyond(ptr, NULL, s->block_size);
 	if (!slab_has_own_block(s, block) || block_looks_free(block))
 		return false;
-	if (HAK_UNLIKELY(remote_post_list(s, block, block, 1)))
-		sleepers_relieve(NULL, false); /* the thread comes by nowhere else */
+	/* The thread comes by nowhere else. One that ends may be interrupted here amid its locks. */
+	if (HAK_UNLIKELY(remote_post_list(s, block, block, 1)) && !hak_tcache.torn_down)
+		sleepers_relieve(NULL, false);
 	return true;
 }
 

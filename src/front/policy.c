@@ -39,7 +39,7 @@ void policy_init(struct policy *p) {
 
 /* ---- scores ---- */
 
-static void log_change(unsigned owner, const char *what, unsigned band, uint32_t score) {
+HAK_COLD static void log_change(unsigned owner, const char *what, unsigned band, uint32_t score) {
 	struct line l;
 	if (!hak_settings.policy_log)
 		return;

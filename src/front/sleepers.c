@@ -8,9 +8,12 @@
 #include "slab/emptied.h"
 #include "space/purge.h"
 
+#define BETWEEN (2 * OS_CYCLES_A_MOMENT)           /* two looks; */
+#define BEFORE_THE_LAST (OS_CYCLES_A_MOMENT / 16)  /* or if a thread ends */
 enum {
-	MOMENTS = 2,     /* between two looks */
 	PART_IN_USE = 4, /* of which as much may wait */
+	WAIT_LEAST = 100, /* ms, however short the delay: each time the whole inbox is gone through */
+	AT_ONCE = 64 * SUPERSLAB_GRANULES, /* slabs: one free should not take long */
 };
 
 /* When somebody last looked, in os_cycles; when memory was last given back, and when that was too early, by os_now_ms.
@@ -71,20 +74,23 @@ static void scatter_messages(struct inbox *in) {
 	}
 }
 
-static size_t relieve(struct inbox *in) {
+static size_t relieve(struct inbox *in, size_t most) {
 	struct run run = { .length = 0 };
 	size_t purged = 0;
 	scatter_messages(in);
 	for (struct slab *s = inbox_take_others(in), *next; s != NULL; s = next) {
 		next = s->inbox_next;
-		if (!emptied_make(s)) {
+		if (purged >= most || !emptied_make(s)) {
 			remote_route(s);
-		} else if (!run_takes(&run, s)) {
-			purged += purge_run(&run);
-			run_takes(&run, s);
+			continue;
 		}
+		while (!run_takes(&run, s))
+			purged += purge_run(&run);
 	}
-	return purged + purge_run(&run);
+	purged += purge_run(&run);
+	if (purged >= most)
+		inbox_count_whole(in, (uint32_t)most); /* there may be as many more */
+	return purged;
 }
 
 /* ---- which inboxes, and when ---- */
@@ -97,7 +103,7 @@ static bool may_sleep(const struct heap *h) {
 /* Slabs that may wait in an inbox. */
 static size_t allowance(uint64_t now) {
 	if (hak_settings.purge_delay_ms == 0)
-		return 0;
+		return SUPERSLAB_GRANULES;
 	if (now - time_of(&regretted_ms) < PURGE_REGRET_MS)
 		return SIZE_MAX;
 	size_t all = __atomic_load_n(&hak_space.live, __ATOMIC_RELAXED) + space_big();
@@ -110,50 +116,52 @@ static bool is_due(struct inbox *in, unsigned whole, uint64_t now) {
 		return true;
 	if (since == 0)
 		note_time(&in->whole_ms, now);
-	return since != 0 && now - since >= (uint64_t)hak_settings.purge_delay_ms;
+	/* Others may have looked at the clock since. */
+	return since != 0 && (int64_t)(now - since) >= (int64_t)max_size((size_t)hak_settings.purge_delay_ms, WAIT_LEAST);
 }
 
-static void relieve_inboxes(const struct heap *but, bool all) {
+/* `mine`: whose thread looks, and is awake; NULL: none. */
+static void relieve_inboxes(struct heap *mine, size_t most, bool all) {
 	uint64_t now = os_now_ms();
 	size_t purged = 0;
-	bool wait = false;
-	/* First: what comes from here on is noted anew. */
-	atomic_store_explicit(&hak_whole_wait, false, memory_order_relaxed);
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
-		unsigned whole = may_sleep(h) ? atomic_load_explicit(&h->inbox.whole, memory_order_relaxed) : 0;
-		if (whole == 0)
+		struct inbox *in = &h->inbox;
+		unsigned whole = atomic_load_explicit(&in->whole, memory_order_relaxed);
+		if (!may_sleep(h) || (whole == 0 && !(all && inbox_has_messages(in))))
 			continue;
-		if (h != but && (all || is_due(&h->inbox, whole, now)))
-			purged += relieve(&h->inbox);
+		if (!all && !is_due(in, whole, now))
+			inboxes_note();
+		else if (h == mine)
+			heap_drain_inbox(mine);
 		else
-			wait = true;
+			purged += relieve(in, most);
 	}
-	if (wait)
-		atomic_store_explicit(&hak_whole_wait, true, memory_order_relaxed);
 	if (purged != 0)
 		note_time(&purged_ms, now);
 }
 
-void sleepers_relieve(const struct heap *h, bool ends) {
+void sleepers_relieve(struct heap *h, bool ends) {
 	uint64_t now = os_cycles();
-	if (hak_settings.purge_delay_ms < 0 || hak_settings.secure != 0 || purge_is_discreet())
-		return;
-	if (!ends && now - time_of(&looked) < MOMENTS * OS_CYCLES_A_MOMENT)
+	if (now - time_of(&looked) < (ends ? BEFORE_THE_LAST : BETWEEN))
 		return;
 	note_time(&looked, now);
-	relieve_inboxes(h, false);
+	/* First: what comes from here on is noted anew. Relaxed: a hint. */
+	atomic_store_explicit(&hak_whole_wait, false, memory_order_relaxed);
+	if (hak_settings.purge_delay_ms >= 0 && hak_settings.secure == 0 && !purge_is_discreet())
+		relieve_inboxes(h, ends ? SIZE_MAX : AT_ONCE, false);
 }
 
 void sleepers_relieve_all(void) {
 	if (hak_settings.secure == 0)
-		relieve_inboxes(NULL, true);
+		relieve_inboxes(NULL, SIZE_MAX, true);
 }
 
 void sleepers_renew(struct heap *h, struct slab *s) {
-	uint64_t now = os_now_ms();
 	COUNT_MORE(h->count.drained, s->capacity);
 	emptied_renew(s);
 	slab_set_tag(s, h->tag);
-	if (now - time_of(&purged_ms) < PURGE_REGRET_MS)
+	/* Was it to be used again? */
+	uint64_t now = os_now_ms();
+	if (s->fresh_is_zero && !h->flushes && now - time_of(&purged_ms) < PURGE_REGRET_MS)
 		note_time(&regretted_ms, now);
 }

@@ -17,9 +17,9 @@
 
 #include "front/heap.h"
 
-/* Gives back what is due in inboxes but that of `h`, whose thread looks; NULL: it has none. Does nothing if somebody has
-   looked a moment before, unless the thread ends. */
-void sleepers_relieve(const struct heap *h, bool ends);
+/* Gives back what is due in inboxes; that of `h`, whose thread looks, is drained instead; NULL: it has none. Does nothing if
+   somebody has looked a moment before, or, if the thread ends, very shortly. */
+void sleepers_relieve(struct heap *h, bool ends);
 
 /* Likewise all that can be. */
 void sleepers_relieve_all(void);

@@ -192,6 +192,10 @@ static void add_slab(struct slab_reader *sr, const void *slab, const struct read
 		sr->stats->mosaic_free += s->capacity > s->live ? s->capacity - s->live : 0;
 		return;
 	}
+	if ((GET(slab, SLAB_REMOTE) & r->number[N_REMOTE_PURGED]) != 0) { /* all of it */
+		c->fresh += s->capacity;
+		return;
+	}
 	sr->live[s->sc] += s->live;
 	c->cached += used > s->live ? used - s->live : 0;
 	uint64_t carved = GET(slab, SLAB_CARVED), at_home = s->capacity > used ? s->capacity - used : 0;

@@ -24,12 +24,14 @@ struct message *inbox_take_others_messages(struct inbox *in) {
 }
 
 bool emptied_make(struct slab *s) {
-	unsigned all = s->capacity;
-	uint64_t old = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	/* Not the slab's own capacity, which changes before it is known to be a mosaic. Only a slab that has few blocks out is
+	   made one: if so many have come, some were cut from a mosaic, and it is seen to be one. */
+	unsigned all = hak_size_classes[s->sc].capacity;
+	/* Acquire: that, and the posters are done with the blocks. */
+	uint64_t old = atomic_load_explicit(&s->remote, memory_order_acquire);
 	if (remote_first(old) == 0 || remote_count(old) != all || slab_mosaic(s) != NULL)
 		return false;
-	/* Acquire: the posters are done with the blocks. None is out that could be posted, but the owner, if it is awake,
-	   may take the list. */
+	/* No block is out that could be posted, but the owner, if it is awake, may take the list. */
 	if (!atomic_compare_exchange_strong_explicit(&s->remote, &old, remote_pack(0, all, REMOTE_QUEUED | REMOTE_EMPTIED),
 	                                             memory_order_acquire, memory_order_relaxed))
 		return false;

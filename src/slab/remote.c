@@ -26,9 +26,7 @@ HAK_COLD static bool note_whole(const struct slab *s) {
 	struct inbox *in = atomic_load_explicit(&s->owner, memory_order_relaxed);
 	if (in == NULL)
 		return false;
-	atomic_fetch_add_explicit(&in->whole, 1, memory_order_relaxed);
-	if (!inboxes_wait())
-		atomic_store_explicit(&hak_whole_wait, true, memory_order_relaxed);
+	inbox_count_whole(in, 1);
 	return true;
 }
 
@@ -68,7 +66,8 @@ void remote_route(struct slab *s) {
 
 bool remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned count) {
 	HAK_PROBE2(remote_post, s->base, count);
-	unsigned all = s->capacity; /* with hardening there are never so many */
+	/* The class's: the slab's own changes when it is opened to others. With canaries there are never so many. */
+	unsigned all = hak_size_classes[s->sc].capacity;
 	/* Relaxed: the exchange below settles it. */
 	uint64_t old = atomic_load_explicit(&s->remote, memory_order_relaxed), new;
 	do {

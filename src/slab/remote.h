@@ -124,6 +124,17 @@ HAK_INLINE bool inboxes_wait(void) {
 	return HAK_UNLIKELY(atomic_load_explicit(&hak_whole_wait, memory_order_relaxed));
 }
 
+HAK_INLINE void inboxes_note(void) {
+	if (!inboxes_wait())
+		atomic_store_explicit(&hak_whole_wait, true, memory_order_relaxed);
+}
+
+/* Slabs more. Relaxed: as below. */
+HAK_INLINE void inbox_count_whole(struct inbox *in, uint32_t more) {
+	atomic_fetch_add_explicit(&in->whole, more, memory_order_relaxed);
+	inboxes_note();
+}
+
 /* It has been emptied, or is about to be. Relaxed: a count and a time, and what comes in this moment may be missed. */
 HAK_INLINE void inbox_forget_whole(struct inbox *in) {
 	if (atomic_load_explicit(&in->whole, memory_order_relaxed) == 0)

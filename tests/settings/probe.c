@@ -179,6 +179,33 @@ static void *give_back_in_thread(void *count)
 	return NULL;
 }
 
+/* Kilobytes resident beyond what was before, while a thread that has a heap, and frees nothing but what this one made,
+   goes on doing so. */
+static void *give_back_slowly_in_thread(void *before)
+{
+	void *volatile own = malloc(100);
+
+	for (size_t n = MOST; n > 0; n -= 1024) {
+		for (size_t i = 1; i <= 1024; i++)
+			free(blocks[n - i]);
+		usleep(10000);
+	}
+	*(long *)before = resident_kib() - *(long *)before;
+	free(own);
+	return NULL;
+}
+
+static long freed_by_worker(long unused)
+{
+	long value = resident_kib();
+	pthread_t thread;
+
+	if (take(MOST, 4000) != MOST || pthread_create(&thread, NULL, give_back_slowly_in_thread, &value) != 0)
+		return -1;
+	pthread_join(thread, NULL);
+	return value;
+}
+
 /* Kilobytes resident beyond what was before, after another thread has freed 256 MiB of small blocks and ended, while this
    one slept. */
 static long freed_by_another(long trims)
@@ -741,7 +768,7 @@ int main(int argc, char **argv)
 		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
 		{"burst_pairs", burst_then_pairs}, {"burst_beside", burst_beside_pairs},
 		{"burst_before", burst_before_pairs},
-		{"burst_large", burst_then_large}, {"freed_by_another", freed_by_another},
+		{"burst_large", burst_then_large}, {"freed_by_another", freed_by_another}, {"freed_by_worker", freed_by_worker},
 		{"burst_child", burst_then_idle_in_child}, {"purge_thread", purge_thread},
 		{"fork_amid", fork_amid_purging}, {"one_block", resident_with_one_block},
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},

@@ -139,6 +139,20 @@ static void file_huge_read_up_to_its_limit(void **state)
 	assert_int_equal(seen.count, CONF_FILE_MAX / 8);
 }
 
+/* And its last line need not end in a newline either. */
+static void largest_file_read_to_its_end(void **state)
+{
+	static char text[CONF_FILE_MAX + 1];
+
+	memset(text, '\n', sizeof text);
+	memcpy(text + CONF_FILE_MAX - 3, "a=1", 3);
+	read_bytes(text, CONF_FILE_MAX);
+	assert_int_equal(seen.count, 1);
+	text[CONF_FILE_MAX] = '0'; /* cut off, a line says something else */
+	read_bytes(text, CONF_FILE_MAX + 1);
+	assert_int_equal(seen.count, 0);
+}
+
 static void file_of_noise_ends(void **state)
 {
 	static char text[2 * CONF_FILE_MAX];
@@ -251,6 +265,7 @@ int main(void)
 		cmocka_unit_test(line_longest_kept_longer_refused),
 		cmocka_unit_test(lines_below_a_header_too_long_are_nobodys),
 		cmocka_unit_test(file_huge_read_up_to_its_limit),
+		cmocka_unit_test(largest_file_read_to_its_end),
 		cmocka_unit_test(file_of_noise_ends),
 		cmocka_unit_test(pattern_compared_with_path_or_name),
 		cmocka_unit_test(pattern_hostile_ends),

@@ -19,7 +19,7 @@ enum { DELAY = 300 };                                    /* ms */
 
 static struct bin owner_bins[SC_COUNT], other_bins[SC_COUNT];
 static struct heap *owner, *other;
-static unsigned char *block[MANY];
+static unsigned char *block[2 * MANY];
 
 /* Granules in use but for the nursery's, which stays. */
 static size_t live(void)
@@ -156,6 +156,62 @@ static void never_or_without_need_nothing_is_done(void **state)
 	assert_int_equal(given_back(), 0);
 	sleepers_relieve_all(); /* but when it is asked for */
 	assert_true(given_back() > 120);
+}
+
+/* Whose thread is awake gets its own slabs back, with their memory. */
+static void own_inbox_is_drained(void **state)
+{
+	size_t purged = hak_space.purged;
+
+	fill(MANY);
+	free_by_other(MANY, false);
+	sleep_ms(60);
+	sleepers_relieve(owner, false);
+	assert_true(inbox_is_empty(&owner->inbox));
+	assert_int_equal(given_back(), 0);
+	purge_all(0); /* they are free memory now */
+	assert_true(hak_space.purged - purged > 1000);
+}
+
+/* One call does not give back gigabytes; what is left is noted. */
+static void look_is_bounded(void **state)
+{
+	size_t before = 0;
+
+	fill(2 * MANY);
+	free_by_other(2 * MANY, false);
+	look();
+	assert_in_range(given_back(), 128, 160);
+	for (int i = 0; i < 4; i++) {
+		before = given_back();
+		sleep_ms(DELAY);
+		look();
+	}
+	assert_int_equal(given_back(), before);
+	assert_true(before > 240);
+}
+
+/* A message holds one block of each slab. */
+static void trim_reads_messages(void **state)
+{
+	fill(MANY);
+	for (unsigned i = 0; i < MANY; i++)
+		if (i % 64 != 0)
+			assert_true(free_block(other, block[i]));
+	for (unsigned i = 0; i < MANY; i += 64)
+		assert_true(free_block(other, block[i]));
+	release_memory(other, 0);
+	assert_true(given_back() > 120);
+}
+
+static void nothing_stays_noted_where_nothing_is_done(void **state)
+{
+	hak_settings.purge_delay_ms = -1;
+	fill(FEW);
+	free_by_other(FEW, false);
+	assert_true(inboxes_wait());
+	look();
+	assert_false(inboxes_wait());
 }
 
 static void trim_gives_back_all(void **state)
@@ -321,6 +377,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(owner_that_comes_by_keeps_its_memory, begin, end),
 		cmocka_unit_test_setup_teardown(what_was_too_early_is_not_done_again, begin, end),
 		cmocka_unit_test_setup_teardown(never_or_without_need_nothing_is_done, begin, end),
+		cmocka_unit_test_setup_teardown(own_inbox_is_drained, begin, end),
+		cmocka_unit_test_setup_teardown(look_is_bounded, begin, end),
+		cmocka_unit_test_setup_teardown(trim_reads_messages, begin, end),
+		cmocka_unit_test_setup_teardown(nothing_stays_noted_where_nothing_is_done, begin, end),
 		cmocka_unit_test_setup_teardown(trim_gives_back_all, begin, end),
 		cmocka_unit_test_setup_teardown(slabs_in_use_stay, begin, end),
 		cmocka_unit_test_setup_teardown(nothing_lives_in_what_was_given_back, begin, end),
