@@ -70,6 +70,8 @@ void heap_read_messages(struct heap *h, unsigned sc) {
 		if (h->unread == NULL)
 			h->unread = inbox_take_messages(&h->inbox, false);
 		struct message *m = h->unread;
+		if (HAK_UNLIKELY(m == NULL)) /* others have taken them this moment (front/sleepers.h) */
+			return;
 		h->unread = m->next;
 		if (HAK_UNLIKELY(goes_by_refills(h)))
 			heap_scatter_message(m);

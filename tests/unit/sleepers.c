@@ -137,11 +137,15 @@ static void what_was_too_early_is_not_done_again(void **state)
 	free_by_other(MANY, false);
 	look();
 	assert_true(given_back() > 120);
+	uint64_t before = os_now_ms();
 	fill(MANY);
 	assert_true(given_back() < 8);
 	free_by_other(MANY, false);
 	look();
-	assert_true(given_back() < 8);
+	bool done = given_back() > 8;
+	if (os_now_ms() - before >= PURGE_REGRET_MS)
+		skip(); /* the machine is too busy to tell */
+	assert_false(done);
 	sleep_ms(PURGE_REGRET_MS);
 	look();
 	assert_true(given_back() > 120);
