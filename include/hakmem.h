@@ -137,7 +137,8 @@ HAK_ATTR_UNREAD
 int hak_owns(const void *ptr) HAK_NOEXCEPT;
 
 /* Gives memory that no live block needs back to the system now, keeping up to `keep` bytes of it. What other
-   threads hold for their next blocks stays with them until they allocate again, or end. Returns 1 if any was given back, else 0. */
+   threads hold for their next blocks stays with them until they allocate again, or end. Returns 1 if any was
+   given back, else 0. */
 int hak_trim(size_t keep) HAK_NOEXCEPT;
 
 /* ---- Heap profile ---- */

@@ -153,10 +153,10 @@ static void leave_heap(void) {
 
 void lifecycle_thread_exit(void) {
 	leave_heap();
+	if (!inboxes_wait())
+		return;
 	fork_repair_if_due();
-	/* The thread may have been the last to come by. */
-	if (inboxes_wait())
-		sleepers_relieve(NULL, true);
+	sleepers_relieve(NULL, true); /* the thread may have been the last to come by */
 }
 
 static void exit_hook(void *arg) {

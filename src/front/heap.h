@@ -2,7 +2,8 @@
 /*
  * Heap: what a thread owns. Its slabs, its inbox, its outbox.
  *
- * Thread heaps are touched by their thread alone, except for the inbox, which any thread pushes to.
+ * Thread heaps are touched by their thread alone, except for the inbox, which any thread pushes to, and takes from
+ * while the owner sleeps (front/sleepers.h).
  * A locked heap (front/alloc.h: first-class heaps, and the one that serves threads after their
  * teardown) is touched under its lock. Heaps are never unmapped; a dead thread's heap has disowned
  * its slabs, or kept them if adoption is off, and is taken up by the next new thread.

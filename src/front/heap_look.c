@@ -30,7 +30,7 @@ HAK_COLD static void relieve_idle(void) {
 	enum { LOOKS = 4 }; /* while a purge delay passes */
 	static _Atomic uint64_t last;
 	uint64_t now = os_now_ms(), delay = (uint64_t)hak_settings.purge_delay_ms;
-	/* Relaxed: as in relieve_sleepers. */
+	/* Relaxed: as in relieve_arrivals. */
 	if (hak_settings.purge_delay_ms < 0 || now - atomic_load_explicit(&last, memory_order_relaxed) < delay / LOOKS)
 		return;
 	atomic_store_explicit(&last, now, memory_order_relaxed);
@@ -46,7 +46,7 @@ HAK_COLD void heap_relieve_pockets(bool old_only) {
 }
 
 /* What came home to threads that sleep since is given back by those that do not. */
-HAK_COLD static void relieve_sleepers(uint64_t now) {
+HAK_COLD static void relieve_arrivals(uint64_t now) {
 	enum { MOMENTS = 8 };
 	static _Atomic uint64_t last;
 	/* Relaxed: two that do it at once do no harm. */
@@ -69,7 +69,7 @@ bool heap_look(struct heap *h) {
 	bigcache_tick();
 	pocket_tick(&h->pocket);
 	if (HAK_UNLIKELY(arrivals_wait()))
-		relieve_sleepers(now);
+		relieve_arrivals(now);
 	if (HAK_UNLIKELY(h->keeps_empty))
 		give_up_empty(h);
 	if (heap_has_idle_spares())

@@ -160,8 +160,9 @@ void sleepers_renew(struct heap *h, struct slab *s) {
 	COUNT_MORE(h->count.drained, s->capacity);
 	emptied_renew(s);
 	slab_set_tag(s, h->tag);
-	/* Was it to be used again? */
+	if (!s->fresh_is_zero || h->flushes) /* nothing was given back, or it is not to be used again */
+		return;
 	uint64_t now = os_now_ms();
-	if (s->fresh_is_zero && !h->flushes && now - time_of(&purged_ms) < PURGE_REGRET_MS)
+	if (now - time_of(&purged_ms) < PURGE_REGRET_MS)
 		note_time(&regretted_ms, now);
 }

@@ -118,7 +118,7 @@ void pool_publish(struct slab *s) {
 	if (fate != ALL_HOME)
 		return;
 	if (HAK_UNLIKELY(remote_is_emptied(s)))
-		emptied_renew(s);
+		emptied_renew(s); /* so that its granule is known to be clean */
 	slab_delete(s);
 }
 

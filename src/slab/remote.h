@@ -35,8 +35,8 @@
 
 #include "slab/slab.h"
 
-/* A stack of slabs linked by inbox_next: any thread pushes, the owner takes all at once. And one of messages
-   (slab/message.h), likewise. */
+/* A stack of slabs linked by inbox_next: any thread pushes, the owner takes all at once; so do others while it sleeps
+   (slab/emptied.h). And one of messages (slab/message.h), likewise. */
 struct message;
 struct inbox {
 	_Atomic(struct slab *) top;

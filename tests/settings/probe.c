@@ -179,8 +179,6 @@ static void *give_back_in_thread(void *count)
 	return NULL;
 }
 
-/* Kilobytes resident beyond what was before, while a thread that has a heap, and frees nothing but what this one made,
-   goes on doing so. */
 static void *give_back_slowly_in_thread(void *before)
 {
 	void *volatile own = malloc(100);
@@ -195,6 +193,8 @@ static void *give_back_slowly_in_thread(void *before)
 	return NULL;
 }
 
+/* Kilobytes resident beyond what was before, when a thread that has a heap has freed slowly what this one made, and has
+   not ended. */
 static long freed_by_worker(long unused)
 {
 	long value = resident_kib();

@@ -84,6 +84,14 @@ static size_t given_back(void)
 	return hak_space.emptied * GRANULE >> 20;
 }
 
+static void give_back_few(void)
+{
+	fill(FEW);
+	free_by_other(FEW, false);
+	sleepers_relieve_all();
+	assert_true(given_back() > 20);
+}
+
 static void much_is_given_back_at_once(void **state)
 {
 	fill(MANY);
@@ -263,10 +271,7 @@ static void nothing_lives_in_what_was_given_back(void **state)
 	struct marks marks;
 	size_t n = 0;
 
-	fill(FEW);
-	free_by_other(FEW, false);
-	sleepers_relieve_all();
-	assert_true(given_back() > 20);
+	give_back_few();
 	assert_true(marks_make(&marks, NULL, NULL));
 	marks_each_slab(&marks, count_live, (void *[]){&marks, &n});
 	marks_drop(&marks);
@@ -277,10 +282,7 @@ static void nothing_lives_in_what_was_given_back(void **state)
 
 static void owner_that_ends_leaves_nothing(void **state)
 {
-	fill(FEW);
-	free_by_other(FEW, false);
-	sleepers_relieve_all();
-	assert_true(given_back() > 20);
+	give_back_few();
 	heap_retire(owner);
 	assert_int_equal(hak_space.emptied, 0);
 	assert_int_equal(check_heap(), 0);
