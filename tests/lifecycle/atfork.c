@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { FORKS = 30, FEW_FORKS = 10, ROUNDS = 20, BLOCKS = 4000, LARGE = 60000, RARE = 97 };
+enum { FORKS = 30, FEW_FORKS = 10, FORKS_THAT_FORK = 10, ROUNDS = 20, BLOCKS = 4000, LARGE = 60000, RARE = 97 };
 
 static int is_amid; /* such a handler: those of its own forks do nothing */
 
@@ -71,22 +71,22 @@ static void work_unless_amid(void)
 		fill_and_empty();
 }
 
-static void fork_under_load(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+static void fork_under_load(int times, void (*prepare)(void), void (*parent)(void), void (*child)(void))
 {
 	CHECK(pthread_atfork(prepare, parent, child) == 0);
 	start_load();
-	for (int i = 0; i < FORKS; i++)
+	for (int i = 0; i < times; i++)
 		fork_prove_once();
 }
 
 static void prepare_forks(void)
 {
-	fork_under_load(prove_once_more, work_unless_amid, work_unless_amid);
+	fork_under_load(FORKS, prove_once_more, work_unless_amid, work_unless_amid);
 }
 
 static void child_forks(void)
 {
-	fork_under_load(NULL, NULL, prove_once_more);
+	fork_under_load(FORKS, NULL, NULL, prove_once_more);
 }
 
 /* While a thread of the child works. */
@@ -105,7 +105,7 @@ static void start_and_fork(void)
 
 static void child_starts_thread_and_forks(void)
 {
-	fork_under_load(NULL, NULL, start_and_fork);
+	fork_under_load(FORKS_THAT_FORK, NULL, NULL, start_and_fork);
 }
 
 static void stay(void)
@@ -119,7 +119,7 @@ static void stay(void)
 
 static void child_never_returns(void)
 {
-	fork_under_load(NULL, NULL, stay);
+	fork_under_load(FORKS_THAT_FORK, NULL, NULL, stay);
 }
 
 /* As daemons do; the grandchild, whose fork was another, goes on with threads. */
@@ -143,7 +143,7 @@ static void become_daemon(void)
 
 static void child_becomes_daemon(void)
 {
-	fork_under_load(NULL, NULL, become_daemon);
+	fork_under_load(FORKS, NULL, NULL, become_daemon);
 }
 
 static void start_load_and_wait(void)

@@ -29,9 +29,21 @@ bool bytes_are(const void *ptr, size_t size, unsigned char value)
 	return size == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, size - 1) == 0);
 }
 
+static int64_t coarse_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* By the clock that the library reads, too, which may stand still meanwhile on a virtual machine whose host is busy. */
 void sleep_ms(unsigned ms)
 {
-	nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
+	int64_t end = coarse_ms() + ms, left = ms;
+
+	for (; left > 0; left = end - coarse_ms())
+		nanosleep(&(struct timespec){left / 1000, left % 1000 * 1000000}, NULL);
 }
 
 struct start {
