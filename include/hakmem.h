@@ -77,8 +77,8 @@ void *hak_realloc(void *ptr, size_t size) HAK_NOEXCEPT;
 HAK_ATTR(alloc_size(2, 3), warn_unused_result)
 void *hak_reallocarray(void *ptr, size_t count, size_t size) HAK_NOEXCEPT;
 
-/* As hak_realloc for a block that came from hak_zalloc or hak_rezalloc: every usable byte the
-   program has not written is zero, also after growing and shrinking. */
+/* As hak_realloc for a block that came from hak_zalloc or hak_rezalloc and has not been resized otherwise:
+   every usable byte the program has not written is zero, also after growing and shrinking. */
 HAK_ATTR(alloc_size(2), warn_unused_result)
 void *hak_rezalloc(void *ptr, size_t size) HAK_NOEXCEPT;
 
@@ -127,7 +127,8 @@ HAK_ATTR(warn_unused_result)
 struct hak_allocation hak_alloc_at_least(size_t size) HAK_NOEXCEPT;
 
 /* Makes the block `ptr` hold at least `size` bytes without moving it. Returns `ptr`, or NULL if
-   that is not possible (errno untouched); then the block stays as it was. NULL `ptr` gives NULL. */
+   that is not possible (errno untouched); then the block stays as it was. NULL `ptr` gives NULL.
+   What it holds more is undefined. */
 HAK_ATTR(warn_unused_result)
 void *hak_expand(void *ptr, size_t size) HAK_NOEXCEPT;
 

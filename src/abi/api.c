@@ -52,7 +52,9 @@ API void *hak_rezalloc(void *ptr, size_t size) {
 		return hak_zalloc(size);
 	/* Behind what was asked for the block is zero by induction, so only what moves in behind the old
 	   usable size, or is given up now, needs clearing. */
-	size_t old = entry_usable_size(ptr);
+	size_t old;
+	if (HAK_UNLIKELY(entry_find(OP_REALLOC, ptr, &old) >= BLOCK_MISUSED))
+		return entry_stand_in(size != 0 ? entry_alloc(size, ALLOC_ALIGN, true) : NULL, ptr, min_size(old, size));
 	char *p = entry_realloc(ptr, size);
 	if (p == NULL)
 		return NULL;
@@ -111,11 +113,13 @@ API struct hak_allocation hak_alloc_at_least(size_t size) {
 API void *hak_expand(void *ptr, size_t size) {
 	if (ptr == NULL || size > PTRDIFF_MAX)
 		return NULL;
-	size_t old = entry_usable_size(ptr);
-	if (old != 0 && size <= old)
+	size_t old;
+	if (entry_find(OP_REALLOC, ptr, &old) >= BLOCK_MISUSED)
+		return NULL;
+	if (size <= old)
 		return ptr;
 	fork_repair_if_due();
-	if (old == 0 || !block_resize(ptr, size, true)) /* 0: none of ours, as has been said */
+	if (!block_resize(ptr, size, true))
 		return NULL;
 	return entry_resized(ptr, ptr, size, __builtin_return_address(0));
 }

@@ -65,13 +65,15 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	if (ptr == NULL)
 		return hak_heap_malloc(heap, size);
 	fork_repair_if_due();
-	size_t old = entry_usable_size(ptr);
+	size_t old;
+	if (HAK_UNLIKELY(entry_find(OP_REALLOC, ptr, &old) >= BLOCK_MISUSED))
+		return entry_stand_in(size != 0 ? hak_heap_malloc(heap, size) : NULL, ptr, min_size(old, size));
 	if (size == 0) {
-		entry_release(ptr);
+		entry_free_as(ptr, KIND_MALLOC);
 		return NULL;
 	}
 	int saved = errno;
-	bool grows = old != 0 && size > old && size <= PTRDIFF_MAX;
+	bool grows = size > old && size <= PTRDIFF_MAX;
 	void *regrown = grows ? regrow(heap, ptr, size) : NULL, *p = NULL;
 	if (regrown == NULL && (size <= old / 2 || size > old)) {
 		p = hak_heap_malloc(heap, size);
@@ -84,7 +86,7 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	}
 	if (p != NULL) {
 		memcpy(p, ptr, min_size(old, size));
-		entry_release(ptr);
+		entry_free_as(ptr, KIND_MALLOC);
 	}
 	if (p != NULL || size > old)
 		return p;

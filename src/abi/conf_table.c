@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "abi/conf_table.h"
 
+#include <signal.h>
+
 #include "build_options.h"
 
 #define SETTING(name, kind, field, low, high, words, text, meaning) \
@@ -40,7 +42,7 @@ struct text conf_profile_lines(uint32_t profile) {
 /* ---- numbers and words ---- */
 
 static bool is_number(const struct setting *s) {
-	return s->kind == KIND_COUNT || s->kind == KIND_SIZE || s->kind == KIND_MS;
+	return s->kind >= KIND_COUNT && s->kind <= KIND_SIGNAL;
 }
 
 static struct text words_of(const struct setting *s) {
@@ -77,6 +79,11 @@ static int64_t factor_of(const struct setting *s, char unit) {
 	return 0;
 }
 
+/* Nobody may: SIGKILL, SIGSTOP, and the two that libc keeps to itself. */
+static bool can_be_caught(int64_t signal) {
+	return (((uint64_t)1 << SIGKILL | (uint64_t)1 << SIGSTOP | (uint64_t)3 << 32) >> (signal & 63) & 1) == 0;
+}
+
 /* A number that is no number for its size alone is out of bounds. */
 static enum conf_verdict parse_number(const struct setting *s, struct text t, int64_t *valuep) {
 	bool negative = t.len > 0 && t.at[0] == '-', overflow = false;
@@ -93,6 +100,8 @@ static enum conf_verdict parse_number(const struct setting *s, struct text t, in
 		return CONF_BAD_VALUE;
 	overflow |= __builtin_mul_overflow(v, negative ? -factor : factor, &v);
 	if (overflow || v < s->low || (v > s->high && s->high != INT32_MAX) || (negative && v == 0))
+		return CONF_OUT_OF_BOUNDS;
+	if (s->kind == KIND_SIGNAL && !can_be_caught(v))
 		return CONF_OUT_OF_BOUNDS;
 	*valuep = v;
 	return CONF_TAKEN;

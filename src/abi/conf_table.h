@@ -15,7 +15,8 @@ enum conf_row {
 #undef SETTING
 
 /* How a row is written: outside processes read it, too (abi/descriptor.c). */
-enum setting_kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE, KIND_MS, KIND_TEXT };
+enum setting_kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE, KIND_MS, KIND_SIGNAL,
+                    KIND_TEXT };
 
 /* Text lies in the rows themselves: pointers to it would have to be relocated in every process. */
 struct setting {

@@ -231,8 +231,24 @@ static size_t size_of_small(const void *ptr) {
 	return HAK_LIKELY(size != 0) ? size : small_usable_size(ptr);
 }
 
+/* Whatever size_of_small did not find. */
+HAK_COLD static enum block_found find_other(enum misuse_op op, const void *ptr, size_t *sizep) {
+	enum block_found found = block_usable_size(op, ptr, sizep);
+	if (HAK_LIKELY(found != BLOCK_FOREIGN))
+		return found;
+	bool is_block = is_libcs(op, ptr);
+	*sizep = is_block ? libc_usable_size(ptr) : 0;
+	return is_block ? BLOCK_FOREIGN : BLOCK_MISUSED;
+}
+
+HAK_COLD void *entry_stand_in(void *p, const void *ptr, size_t size) {
+	if (p != NULL)
+		memcpy(p, ptr, size);
+	return p;
+}
+
 /* A new block with the contents of the old one. A block that cannot shrink stays. */
-static void *realloc_copy(void *ptr, size_t old, size_t size) {
+HAK_NOINLINE static void *realloc_copy(void *ptr, size_t old, size_t size) {
 	int saved = errno;
 	void *p = entry_malloc(size);
 	if (p == NULL) {
@@ -250,23 +266,15 @@ void *entry_regrow(void *ptr, size_t size, bool may_move) {
 	return block_resize(ptr, size, false) ? ptr : may_move ? block_move(ptr, size) : NULL;
 }
 
-void *entry_realloc(void *ptr, size_t size) {
-	if (ptr == NULL)
-		return entry_malloc(size);
-	size_t small = size_of_small(ptr);
-	if (HAK_LIKELY(size != 0 && size_fits_well(small, size)))
-		return ptr;
-	if (HAK_LIKELY(small != 0 && size - 1 < PTRDIFF_MAX))
-		return realloc_copy(ptr, small, size);
+/* All but a small block: small rather than fast. */
+HAK_COLD static void *realloc_other(void *ptr, size_t size, const void *caller) {
 	fork_repair_if_due();
 	size_t old;
-	enum block_found found = block_usable_size(OP_REALLOC, ptr, &old);
-	if (HAK_UNLIKELY(found == BLOCK_FOREIGN && !is_libcs(OP_REALLOC, ptr)))
-		found = BLOCK_MISUSED;
-	if (HAK_UNLIKELY(found == BLOCK_MISUSED)) /* and the program goes on */
-		return size != 0 ? entry_malloc(size) : NULL;
+	enum block_found found = find_other(OP_REALLOC, ptr, &old);
+	if (HAK_UNLIKELY(found >= BLOCK_MISUSED))
+		return entry_stand_in(size != 0 ? entry_alloc(size, ALLOC_ALIGN, false) : NULL, ptr, min_size(old, size));
 	if (size == 0) {
-		entry_release(ptr);
+		entry_free_as(ptr, KIND_MALLOC);
 		return NULL;
 	}
 	if (HAK_UNLIKELY(found == BLOCK_FOREIGN))
@@ -289,15 +297,31 @@ void *entry_realloc(void *ptr, size_t size) {
 	if (p == NULL)
 		return NULL;
 	errno = saved;
-	return entry_resized(ptr, p, size, __builtin_return_address(0));
+	return entry_resized(ptr, p, size, caller);
+}
+
+void *entry_realloc(void *ptr, size_t size) {
+	if (ptr == NULL)
+		return entry_malloc(size);
+	size_t small = size_of_small(ptr);
+	if (HAK_LIKELY(size != 0 && size_fits_well(small, size)))
+		return ptr;
+	if (HAK_LIKELY(small != 0 && size - 1 < PTRDIFF_MAX))
+		return realloc_copy(ptr, small, size);
+	return realloc_other(ptr, size, __builtin_return_address(0));
 }
 
 /* Programs that keep books of their memory (redis) ask at each malloc and free. */
 size_t entry_usable_size(const void *ptr) {
 	size_t size = size_of_small(ptr);
-	if (HAK_LIKELY(size != 0) || ptr == NULL || block_usable_size(OP_USABLE_SIZE, ptr, &size) != BLOCK_FOREIGN)
-		return size;
-	return is_libcs(OP_USABLE_SIZE, ptr) ? libc_usable_size(ptr) : 0;
+	if (HAK_UNLIKELY(size == 0) && ptr != NULL)
+		find_other(OP_USABLE_SIZE, ptr, &size);
+	return size;
+}
+
+HAK_COLD enum block_found entry_find(enum misuse_op op, const void *ptr, size_t *sizep) {
+	*sizep = size_of_small(ptr);
+	return HAK_LIKELY(*sizep != 0) ? BLOCK_OURS : find_other(op, ptr, sizep);
 }
 
 int entry_trim(size_t keep) {

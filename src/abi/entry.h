@@ -28,7 +28,15 @@ HAK_NOINLINE void entry_free_as(void *ptr, unsigned kind);
 HAK_NOINLINE void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind);
 
 void *entry_realloc(void *ptr, size_t size);
-size_t entry_usable_size(const void *ptr);
+
+size_t entry_usable_size(const void *ptr); /* 0: NULL, or no block, as has been said */
+
+/* As block_usable_size, also of libc's: of those alone BLOCK_FOREIGN is said. */
+enum block_found entry_find(enum misuse_op op, const void *ptr, size_t *sizep);
+
+/* The program goes on after a misuse: `p`, a new block or NULL, stands in for `ptr`, which is left alone, with `size`
+   bytes of it. Gives back `p`. */
+void *entry_stand_in(void *p, const void *ptr, size_t size);
 
 /* The profile is told of a block that did not come by the ways above: of a first-class heap, or NULL. With
    sample_has_blocks only. */

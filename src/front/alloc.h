@@ -46,8 +46,8 @@ void block_put(struct heap *h, struct slab *s, uintptr_t block);
 bool block_is_locked_heaps(struct slab *s);
 
 /* The usable size of a block, not NULL. `op` is the word for reports. BLOCK_MISUSED: it is none, which was
-   reported; the size is 0. */
-enum block_found { BLOCK_FOREIGN, BLOCK_OURS, BLOCK_MISUSED };
+   reported; the size is 0. BLOCK_DAMAGED: it was written to beyond its ends, likewise. */
+enum block_found { BLOCK_FOREIGN, BLOCK_OURS, BLOCK_MISUSED, BLOCK_DAMAGED };
 enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep);
 
 /* Likewise, if it is a small block, whoever's, in which nothing is to be checked; else 0. */

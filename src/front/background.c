@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/bigcache.h"
+#include "front/sleepers.h"
 #include "front/tcache.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -23,7 +24,7 @@ HAK_AT_START static struct {
 } background;
 
 static uint64_t next_due(void) {
-	return min_size(purge_due(), bigcache_due());
+	return min_size(sleepers_due(), min_size(purge_due(), bigcache_due()));
 }
 
 /* Works once. When it has to be done again; PURGE_NEVER: there is nothing. */
@@ -33,6 +34,8 @@ static uint64_t work(void) {
 	if (atomic_load_explicit(&background.state, memory_order_relaxed) != STOPPED) {
 		purge_tick();
 		bigcache_tick();
+		if (inboxes_wait())
+			sleepers_relieve(NULL, false);
 		due = next_due();
 	}
 	lock_release(&background.working);
@@ -49,6 +52,8 @@ static bool move(uint32_t from, uint32_t to) {
 static void sleep_until_poked(void) {
 	if (!move(AWAKE, ASLEEP))
 		return;
+	/* As in inboxes_begin_to_wait. */
+	atomic_thread_fence(memory_order_seq_cst);
 	/* Takes locks, which fork must not find taken. */
 	lock_acquire(&background.working);
 	uint64_t due = next_due();

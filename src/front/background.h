@@ -2,7 +2,7 @@
 /*
  * The purge thread (HAKMEM_BACKGROUND=1): gives back what is older than the purge delay also while the
  * program idles. There is none before there is something to give back, and it sleeps while there is
- * nothing; what it does is what others do on their slow paths (purge_tick, bigcache_tick).
+ * nothing; what it does is what others do on their slow paths (purge_tick, bigcache_tick, sleepers_relieve).
  *
  *   none -> awake <-> asleep          none again in a fork child; stopped at exit
  *

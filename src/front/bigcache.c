@@ -180,7 +180,7 @@ static void touch(struct large *l) {
 	if (!l->untouched)
 		return;
 	l->untouched = false;
-	pagemap_set(base_of(l), 1, TAG_LARGE_FREED, (void *)l->usable);
+	pagemap_set(base_of(l), 1, TAG_LARGE_FREED, (void *)l->size);
 	tag_ends(l);
 }
 

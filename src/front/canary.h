@@ -58,6 +58,9 @@ HAK_INLINE size_t canary_slack(uint64_t word) {
 HAK_INLINE bool canary_is_intact(uintptr_t block, uint64_t word) {
 	return word == canary_make(block, canary_kind(word), canary_slack(word));
 }
+HAK_INLINE bool canary_says_freed(uintptr_t block, uint64_t word) {
+	return canary_kind(word) == KIND_FREED && canary_is_intact(block, word);
+}
 /* Of a block that was handed out, or never was. */
 HAK_INLINE bool canary_is_possible(uintptr_t block, uint64_t word) {
 	return word == 0 || canary_is_intact(block, word);

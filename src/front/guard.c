@@ -146,7 +146,7 @@ void guard_set_kind(struct guarded *g, unsigned kind) {
 enum wrong { NOTHING, WRITTEN_BEHIND, WRITTEN_BEFORE, OTHER_KIND };
 
 /* What is wrong with freeing the block, which is live. */
-static enum wrong look(const struct guarded *g, unsigned kind, unsigned is) {
+HAK_NOINLINE static enum wrong look(const struct guarded *g, unsigned kind, unsigned is) {
 	size_t length;
 	uintptr_t front = front_pad(g, &length);
 	if (!pad_holds(g->ptr + g->size, back_pad(g)))
@@ -192,14 +192,14 @@ void guard_free(struct guarded *g, uintptr_t addr, unsigned kind) {
 		put_slot(g);
 }
 
-bool guard_shrink(struct guarded *g, uintptr_t addr, size_t size, bool wasteful) {
-	if (!misuse_check_guarded(OP_REALLOC, g, addr))
-		return false;
+bool guard_check(const struct guarded *g) {
 	enum wrong wrong = look(g, KIND_FREED, g->kind);
-	if (wrong != NOTHING) {
+	if (wrong != NOTHING)
 		report(g, wrong, KIND_FREED, g->kind);
-		return false;
-	}
+	return wrong == NOTHING;
+}
+
+bool guard_shrink(struct guarded *g, size_t size, bool wasteful) {
 	if (wasteful ? size > g->size : !size_fits_well(g->size, size))
 		return false;
 	g->size = size;

@@ -66,9 +66,11 @@ void guard_free(struct guarded *g, uintptr_t addr, unsigned kind);
 
 void guard_set_kind(struct guarded *g, unsigned kind);
 
-/* The block `addr` has `size` bytes from now on where it is, which are no more than before. `wasteful` as in
-   block_resize. */
-bool guard_shrink(struct guarded *g, uintptr_t addr, size_t size, bool wasteful);
+/* Was nothing written beyond the ends of the live block? False: something, which was reported. */
+bool guard_check(const struct guarded *g);
+
+/* The live block has `size` bytes from now on where it is, which are no more than before. `wasteful` as in block_resize. */
+bool guard_shrink(struct guarded *g, size_t size, bool wasteful);
 
 /* All slots, in no order; linked by `next`. */
 const struct guarded *guard_slots(void);

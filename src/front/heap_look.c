@@ -74,7 +74,7 @@ bool heap_look(struct heap *h) {
 		give_up_empty(h);
 	if (heap_has_idle_spares())
 		relieve_idle();
-	if (inboxes_wait())
+	if (inboxes_wait() && !h->locked) /* it takes too long for who waits for the lock */
 		sleepers_relieve(h, false);
 	if (!h->locked)
 		hide_bins(h);

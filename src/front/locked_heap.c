@@ -3,6 +3,7 @@
 
 #include "front/alloc.h"
 #include "front/large.h"
+#include "front/sleepers.h"
 #include "space/meta.h"
 
 static struct {
@@ -58,6 +59,8 @@ void *locked_heap_alloc(struct locked_heap *lh, size_t size, size_t align, bool 
 		list_push(&lh->larges, &l->heap_link);
 	}
 	lock_release(&lh->lock);
+	if (inboxes_wait() && !hak_tcache.torn_down) /* which heap_look leaves to us */
+		sleepers_relieve(NULL, false);
 	return p;
 }
 
@@ -69,14 +72,29 @@ void locked_heap_forget(struct locked_heap *lh, struct large *l) {
 	lock_release(lock);
 }
 
-HAK_COLD void locked_heap_flush_all(void) {
+/* All that are in nobody's hands this moment. */
+HAK_COLD static void for_each_idle(void (*call)(struct heap *h)) {
 	for (struct locked_heap *lh = __atomic_load_n(&locked.all, __ATOMIC_ACQUIRE); lh != NULL; lh = lh->next) {
 		if (!lock_try(&lh->lock))
 			continue;
 		if (lh->heap != NULL)
-			heap_flush(lh->heap);
+			call(lh->heap);
 		lock_release(&lh->lock);
 	}
+}
+
+void locked_heap_flush_all(void) {
+	for_each_idle(heap_flush);
+}
+
+static void drain_whole(struct heap *h) {
+	/* Relaxed: a hint. */
+	if (atomic_load_explicit(&h->inbox.whole, memory_order_relaxed) != 0)
+		heap_drain_inbox(h);
+}
+
+void locked_heap_drain(void) {
+	for_each_idle(drain_whole);
 }
 
 void locked_heap_destroy(struct locked_heap *lh) {

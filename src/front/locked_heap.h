@@ -36,6 +36,9 @@ void locked_heap_forget(struct locked_heap *lh, struct large *l);
    one of which may be the caller's. */
 void locked_heap_flush_all(void);
 
+/* Likewise only what others freed, of heaps to which all of a slab has come home. */
+void locked_heap_drain(void);
+
 /* Is any of their locks held? */
 bool locked_heap_holds_locks(void);
 

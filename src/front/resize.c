@@ -13,11 +13,13 @@ size_t good_size(size_t size) {
 	return large_good_size(size);
 }
 
-static bool checked_usable_size(enum misuse_op op, const struct slab *s, uintptr_t addr, size_t *sizep) {
-	if (!misuse_check_block(op, s, addr) || (secure_is_on() && !secure_check(op, s, addr, KIND_FREED)))
-		return false;
+static enum block_found checked_usable_size(enum misuse_op op, const struct slab *s, uintptr_t addr, size_t *sizep) {
+	if (!misuse_check_block(op, s, addr))
+		return BLOCK_MISUSED;
 	*sizep = secure_usable_size(s, addr);
-	return true;
+	if (!secure_is_on() || secure_check(op, s, addr, KIND_FREED))
+		return BLOCK_OURS;
+	return canary_says_freed(addr, canary_load(addr, s->block_size)) ? BLOCK_MISUSED : BLOCK_DAMAGED;
 }
 
 static enum block_found other_usable_size(enum misuse_op op, struct pagemap_entry e, uintptr_t addr,
@@ -27,12 +29,14 @@ static enum block_found other_usable_size(enum misuse_op op, struct pagemap_entr
 	if (e.tag == TAG_GUARDED) {
 		const struct guarded *g = e.desc;
 		*sizep = g->size;
-		return misuse_check_guarded(op, g, addr) ? BLOCK_OURS : BLOCK_MISUSED;
+		if (!misuse_check_guarded(op, g, addr))
+			return BLOCK_MISUSED;
+		return guard_check(g) ? BLOCK_OURS : BLOCK_DAMAGED;
 	}
 	struct large *l = large_of(addr);
 	if (l != NULL && (uintptr_t)l->span.base == addr) {
 		*sizep = l->size;
-		return !secure_is_on() || secure_check_large(op, l, KIND_FREED) ? BLOCK_OURS : BLOCK_MISUSED;
+		return !secure_is_on() || secure_check_large(op, l, KIND_FREED) ? BLOCK_OURS : BLOCK_DAMAGED;
 	}
 	return misuse_check_granule(op, e, addr) ? BLOCK_FOREIGN : BLOCK_MISUSED;
 }
@@ -42,7 +46,7 @@ enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *s
 	struct pagemap_entry e = pagemap_lookup(addr);
 	enum block_found found = BLOCK_FOREIGN;
 	if (tag_is_slab(e.tag))
-		found = checked_usable_size(op, e.desc, addr, sizep) ? BLOCK_OURS : BLOCK_MISUSED;
+		found = checked_usable_size(op, e.desc, addr, sizep);
 	else if (e.tag != TAG_NONE)
 		found = other_usable_size(op, e, addr, sizep);
 	if (found == BLOCK_MISUSED)
@@ -55,7 +59,7 @@ static bool resize_small(uintptr_t addr, size_t size, bool wasteful) {
 	struct pagemap_entry e = pagemap_lookup(addr);
 	size_t room;
 	if (e.tag == TAG_GUARDED)
-		return guard_shrink(e.desc, addr, size, wasteful);
+		return guard_shrink(e.desc, size, wasteful);
 	if (!tag_is_slab(e.tag))
 		return block_usable_size(OP_REALLOC, (void *)addr, &room) == BLOCK_OURS &&
 			(wasteful ? size <= room : size_fits_well(room, size));

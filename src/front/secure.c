@@ -106,7 +106,7 @@ bool secure_check(enum misuse_op op, const struct slab *s, uintptr_t block, enum
 	size_t room = s->block_size - CANARY_BYTES;
 	uint64_t word = canary_load(block, s->block_size);
 	size_t slack = canary_slack(word), size = room - slack;
-	if (word == 0)
+	if (word == 0 && block_looks_free(block)) /* else an overflow of zeros, as of a list that ends with a null pointer */
 		return misuse_invalid(op, block);
 	if (!canary_is_intact(block, word) || slack > room)
 		return misuse_written(MISUSE_BEHIND, block, room);

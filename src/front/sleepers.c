@@ -3,6 +3,7 @@
 
 #include "base/bits.h"
 #include "base/settings.h"
+#include "front/locked_heap.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "slab/emptied.h"
@@ -95,11 +96,6 @@ static size_t relieve(struct inbox *in, size_t most) {
 
 /* ---- which inboxes, and when ---- */
 
-/* A locked heap is never waited for, and may be destroyed at any moment; a forsaken one is nobody's. */
-static bool may_sleep(const struct heap *h) {
-	return !h->locked && !h->forsaken;
-}
-
 /* Slabs that may wait in an inbox. */
 static size_t allowance(uint64_t now) {
 	if (hak_settings.purge_delay_ms == 0)
@@ -110,6 +106,11 @@ static size_t allowance(uint64_t now) {
 	return max_size(PURGE_CEILING / GRANULE, (all - min_size(space_emptied(), all)) / PART_IN_USE);
 }
 
+/* How long what has come home may wait, in ms. */
+static size_t wait_most(void) {
+	return max_size((size_t)hak_settings.purge_delay_ms, WAIT_LEAST);
+}
+
 static bool is_due(struct inbox *in, unsigned whole, uint64_t now) {
 	uint64_t since = time_of(&in->whole_ms);
 	if (whole > allowance(now))
@@ -117,27 +118,32 @@ static bool is_due(struct inbox *in, unsigned whole, uint64_t now) {
 	if (since == 0)
 		note_time(&in->whole_ms, now);
 	/* Others may have looked at the clock since. */
-	return since != 0 && (int64_t)(now - since) >= (int64_t)max_size((size_t)hak_settings.purge_delay_ms, WAIT_LEAST);
+	return since != 0 && (int64_t)(now - since) >= (int64_t)wait_most();
 }
 
 /* `mine`: whose thread looks, and is awake; NULL: none. */
 static void relieve_inboxes(struct heap *mine, size_t most, bool all) {
 	uint64_t now = os_now_ms();
 	size_t purged = 0;
+	bool is_locked = false;
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		struct inbox *in = &h->inbox;
 		unsigned whole = atomic_load_explicit(&in->whole, memory_order_relaxed);
-		if (!may_sleep(h) || (whole == 0 && !(all && inbox_has_messages(in))))
+		if (h->forsaken || (whole == 0 && !(all && inbox_has_messages(in)))) /* a forsaken heap is nobody's */
 			continue;
 		if (!all && !is_due(in, whole, now))
 			inboxes_note();
 		else if (h == mine)
 			heap_drain_inbox(mine);
+		else if (h->locked)
+			is_locked = true; /* it may be destroyed at any moment, but under its lock */
 		else
 			purged += relieve(in, most);
 	}
 	if (purged != 0)
 		note_time(&purged_ms, now);
+	if (is_locked && !all)
+		locked_heap_drain();
 }
 
 void sleepers_relieve(struct heap *h, bool ends) {
@@ -151,6 +157,12 @@ void sleepers_relieve(struct heap *h, bool ends) {
 		relieve_inboxes(h, ends ? SIZE_MAX : AT_ONCE, false);
 }
 
+uint64_t sleepers_due(void) {
+	enum { LOOKS = 4 }; /* meanwhile */
+	return inboxes_wait() ? os_now_ms() + wait_most() / LOOKS : PURGE_NEVER;
+}
+
+/* Locked heaps are not: whoever releases all flushes those. */
 void sleepers_relieve_all(void) {
 	if (hak_settings.secure == 0)
 		relieve_inboxes(NULL, SIZE_MAX, true);

@@ -5,9 +5,10 @@
  * put them back (EMPTIED, see slab/remote.h): the owner finds them as good as new when it wakes. A slab of which the
  * owner has blocks in a bin, or on a list of its own, stays as it is.
  *
- * An inbox is due when it has held such slabs for a purge delay, and at once when they are more than PURGE_CEILING and a
- * quarter of what is in use. Both are looked at on slow paths, as all purging is (space/purge.h), and when a thread ends.
- * If an owner wants such memory back within a second, there is no "at once" for the next.
+ * An inbox is due when it has held such slabs for a purge delay, and at once when they are more than PURGE_CEILING and
+ * a quarter of what is in use. Both are looked at on slow paths, as all purging is (space/purge.h), when
+ * a thread ends, and by the purge thread. If an owner wants such memory back within a second, there is no "at once" for
+ * the next. What waits for a locked heap is taken up for it, under its lock, if nobody has that.
  *
  * Slabs that are being looked at are in no queue, and their looker's, as a router's are. Whoever drains its inbox
  * meanwhile finds them later.
@@ -20,6 +21,9 @@
 /* Gives back what is due in inboxes; that of `h`, whose thread looks, is drained instead; NULL: it has none. Does nothing if
    somebody has looked a moment before, or, if the thread ends, very shortly. */
 void sleepers_relieve(struct heap *h, bool ends);
+
+/* When it is to be called next, by os_now_ms, or PURGE_NEVER: for who has nothing else to do. */
+uint64_t sleepers_due(void);
 
 /* Likewise all that can be. */
 void sleepers_relieve_all(void);

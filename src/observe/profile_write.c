@@ -17,8 +17,8 @@ struct out {
 };
 
 static void flush(struct out *o) {
-	if (o->error == 0 && !os_file_write(o->fd, o->text, o->len))
-		o->error = EIO;
+	if (o->error == 0)
+		o->error = os_file_write(o->fd, o->text, o->len);
 	o->len = 0;
 }
 
@@ -115,7 +115,9 @@ static void write_mappings(struct out *o) {
 /* A descriptor, or a negative error. */
 HAK_NOINLINE static int create(const char *pattern) {
 	char path[512];
-	return report_path(path, sizeof path, pattern) ? os_file_create(path) : -ENAMETOOLONG;
+	if (report_path(path, sizeof path, pattern))
+		return os_file_create(path);
+	return pattern[0] != '/' && os_facts.secure ? -EACCES : -ENAMETOOLONG;
 }
 
 int profile_write(const char *path) {

@@ -164,8 +164,8 @@ int os_file_keep(int fd);
 /* Which file is open as `fd`: 0 if none is. */
 uint64_t os_file_identity(int fd);
 
-/* Writes all of it. False: the file does not take it. */
-bool os_file_write(int fd, const char *text, size_t size);
+/* Writes all of it. 0, or why the file does not take it. */
+int os_file_write(int fd, const char *text, size_t size);
 
 /* Path of the running program, without NUL. Its length; 0: not known, or no shorter than `size`. */
 size_t os_executable(char *buf, size_t size);

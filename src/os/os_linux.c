@@ -497,17 +497,17 @@ uint64_t os_file_identity(int fd) {
 	return stat_of(fd, "", &st) ? ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | 1 : 0;
 }
 
-bool os_file_write(int fd, const char *buf, size_t size) {
+int os_file_write(int fd, const char *buf, size_t size) {
 	while (size > 0) {
 		long n = raw6(SYS_write, fd, (long)buf, (long)size, 0, 0, 0);
 		if (n == -EINTR)
 			continue;
 		if (n <= 0)
-			return false;
+			return n < 0 ? (int)-n : EIO;
 		buf += n;
 		size -= (size_t)n;
 	}
-	return true;
+	return 0;
 }
 
 size_t os_executable(char *buf, size_t size) {

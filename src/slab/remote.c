@@ -3,8 +3,16 @@
 
 #include "base/probe.h"
 #include "slab/pool.h"
+#include "space/purge.h"
 
 _Atomic bool hak_whole_wait;
+
+void inboxes_begin_to_wait(void) {
+	/* The fence: before this looks whether the purge thread sleeps, as that looks here once it is about to. */
+	atomic_store_explicit(&hak_whole_wait, true, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	purge_poke();
+}
 
 bool inbox_is_empty(const struct inbox *in) {
 	/* Relaxed: a hint. */

@@ -83,7 +83,7 @@ HAK_INLINE bool remote_has_blocks(const struct slab *s) {
 
 /* Hands a batch to the slab's owner, or to the pool if it has none. Any thread. True: with these all its blocks lie in an
    owner's inbox. */
-bool remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned count);
+HAK_NOINLINE bool remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned count);
 HAK_INLINE void remote_post(struct slab *s, const struct batch *b) {
 	remote_post_list(s, b->first, b->last, b->count);
 }
@@ -124,9 +124,10 @@ HAK_INLINE bool inboxes_wait(void) {
 	return HAK_UNLIKELY(atomic_load_explicit(&hak_whole_wait, memory_order_relaxed));
 }
 
+HAK_COLD void inboxes_begin_to_wait(void);
 HAK_INLINE void inboxes_note(void) {
 	if (!inboxes_wait())
-		atomic_store_explicit(&hak_whole_wait, true, memory_order_relaxed);
+		inboxes_begin_to_wait();
 }
 
 /* Slabs more. Relaxed: as below. */

@@ -52,7 +52,7 @@ enum tag_code {
 	TAG_NURSERY,        /* blocks of mixed classes; front/nursery.h */
 	TAG_LARGE,          /* a large block; descriptor: struct large */
 	TAG_LARGE_FREED,    /* a large block began here that was freed, and the memory is still ours; descriptor: its
-	                       usable size, as a number */
+	                       size, as a number */
 	TAG_LARGE_CACHED,   /* in BigCache; descriptor: struct large */
 	TAG_LARGE_GONE,     /* likewise, but unmapped: may be somebody else's memory by now */
 };

@@ -321,6 +321,12 @@ static void purge_excess_locked(bool is_growth) {
 	}
 }
 
+void purge_poke(void) {
+	void (*waits)(void) = __atomic_load_n(&hak_purge_waits, __ATOMIC_RELAXED);
+	if (HAK_UNLIKELY(waits != NULL) && has_duty())
+		waits();
+}
+
 void purge_after_free_locked(void) {
 	purge.least = min_size(purge.least, in_use());
 	purge.high = max_size(purge.high, unused());
@@ -330,9 +336,8 @@ void purge_after_free_locked(void) {
 		apply_age();
 	}
 	purge_excess_locked(false);
-	void (*waits)(void) = __atomic_load_n(&hak_purge_waits, __ATOMIC_RELAXED);
-	if (HAK_UNLIKELY(waits != NULL) && purge.queue.first != NULL && has_duty())
-		waits();
+	if (purge.queue.first != NULL)
+		purge_poke();
 }
 
 HAK_EVERYDAY static void note_growth(void) {

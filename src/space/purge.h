@@ -109,8 +109,11 @@ bool purge_is_discreet(void);
 #define PURGE_NEVER UINT64_MAX
 uint64_t purge_due(void);
 
-/* Called under the space lock, if it is set, or was a moment ago: there is dirty memory, which will be due one day. */
+/* Called with locks held, if it is set, or was a moment ago: there is memory that will be due one day. */
 extern void (*hak_purge_waits)(void);
+
+/* Calls it, unless nothing will be purged. With any lock, or none. */
+void purge_poke(void);
 
 /* Is there anything dirty? Approximate, without the lock. */
 bool purge_pending(void);

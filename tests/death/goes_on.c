@@ -373,6 +373,69 @@ static void expand_of_wrong_pointer_gives_none(void)
 	work();
 }
 
+/* A block that was written to behind its end is left alone, but what is in it the program wants. */
+static void resizing_of_overflown_block_keeps_contents(void)
+{
+	enum { WAYS = 3 };
+	__typeof__(hak_rezalloc) *rezalloc = lookup("hak_rezalloc");
+	__typeof__(hak_heap_new) *make = lookup("hak_heap_new");
+	__typeof__(hak_heap_realloc) *take = lookup("hak_heap_realloc");
+	__typeof__(hak_heap_destroy) *destroy = lookup("hak_heap_destroy");
+	hak_heap_t *heap = make();
+
+	need_going_on();
+	if (level() < 2)
+		case_skip();
+	CHECK(heap);
+	for (size_t i = 0; i < SIZES * WAYS; i++) {
+		size_t size = sizes[i / WAYS], more = size + 100;
+		unsigned char *p = malloc(size), *copy;
+
+		CHECK(p);
+		for (size_t at = 0; at < size; at++)
+			p[at] = (unsigned char)(at * 31 + 7);
+		((unsigned char *)opaque(p))[size] ^= 0x41;
+		copy = i % WAYS == 0 ? realloc(opaque(p), more) :
+			i % WAYS == 1 ? rezalloc(opaque(p), more) : take(heap, opaque(p), more);
+		CHECK(copy);
+		for (size_t at = 0; at < size; at++)
+			CHECK(copy[at] == (unsigned char)(at * 31 + 7));
+		free(copy);
+	}
+	destroy(heap);
+	work();
+}
+
+/* A new block then, as realloc gives one. */
+static void resizing_of_freed_block_gives_another(void)
+{
+	__typeof__(hak_rezalloc) *rezalloc = lookup("hak_rezalloc");
+	__typeof__(hak_heap_new) *make = lookup("hak_heap_new");
+	__typeof__(hak_heap_realloc) *take = lookup("hak_heap_realloc");
+	__typeof__(hak_heap_destroy) *destroy = lookup("hak_heap_destroy");
+	hak_heap_t *heap = make();
+
+	need_going_on();
+	CHECK(heap);
+	for (size_t i = 0; i < SIZES; i++) {
+		size_t size = sizes[i];
+		unsigned char *freed = malloc(size), *zero, *of_heap;
+
+		CHECK(freed);
+		memset(freed, 1, size);
+		free(freed);
+		CHECK(!rezalloc(opaque(freed), 0) && !take(heap, opaque(freed), 0));
+		CHECK((zero = rezalloc(opaque(freed), size * 2)));
+		for (size_t at = 0; at < size * 2; at++)
+			CHECK(zero[at] == 0);
+		CHECK((of_heap = take(heap, opaque(zero + 4), size)));
+		free(zero);
+		free(of_heap);
+	}
+	destroy(heap);
+	work();
+}
+
 static void blocks_of_heaps_have_their_new_size(void)
 {
 	__typeof__(hak_heap_new) *make = lookup("hak_heap_new");
@@ -502,8 +565,10 @@ int main(int argc, char **argv)
 		{"double_free_goes_on", double_free_goes_on},
 		{"invalid_pointers_go_on", invalid_pointers_go_on},
 		{"expand_of_wrong_pointer_gives_none", expand_of_wrong_pointer_gives_none},
+		{"resizing_of_freed_block_gives_another", resizing_of_freed_block_gives_another},
 		{"realloc_of_wrong_pointer_gives_block", realloc_of_wrong_pointer_gives_block},
 		{"overflow_goes_on", overflow_goes_on},
+		{"resizing_of_overflown_block_keeps_contents", resizing_of_overflown_block_keeps_contents},
 		{"write_after_free_goes_on", write_after_free_goes_on},
 		{"write_to_link_goes_on", write_to_link_goes_on},
 		{"fresh_blocks_read_zero", fresh_blocks_read_zero},

@@ -79,7 +79,7 @@ static void deleted_then_freed(size_t size)
 	free(opaque(p));
 }
 
-static void realloc_freed(size_t size, size_t to)
+static void *freed_block(size_t size)
 {
 	void *p = take(size);
 
@@ -87,7 +87,12 @@ static void realloc_freed(size_t size, size_t to)
 	if (is_large(size))
 		expect("realloc of invalid pointer %p", p);
 	free(p);
-	free(realloc(opaque(p), to));
+	return opaque(p);
+}
+
+static void realloc_freed(size_t size, size_t to)
+{
+	free(realloc(freed_block(size), to));
 }
 
 static void realloc_freed_larger(size_t size)
@@ -110,6 +115,30 @@ static void realloc_freed_to_zero(size_t size)
 		expect("realloc of invalid pointer %p", p);
 	free(p);
 	free(realloc(opaque(p), 0));
+}
+
+static void rezalloc_freed(size_t size)
+{
+	void *(*resize)(void *, size_t) = (void *(*)(void *, size_t))lookup("hak_rezalloc");
+
+	free(resize(freed_block(size), size * 3));
+}
+
+static void expand_freed(size_t size)
+{
+	void *(*expand)(void *, size_t) = (void *(*)(void *, size_t))lookup("hak_expand");
+
+	free(expand(freed_block(size), size));
+}
+
+static void heap_realloc_freed(size_t size)
+{
+	void *(*make)(void) = (void *(*)(void))lookup("hak_heap_new");
+	void *(*resize)(void *, void *, size_t) = (void *(*)(void *, void *, size_t))lookup("hak_heap_realloc");
+	void *heap = make();
+
+	CHECK(heap);
+	free(resize(heap, freed_block(size), size * 3));
 }
 
 static void realloc_interior(size_t size)
@@ -216,6 +245,9 @@ const struct misuse entry_cases[] = {
 	{"freed_block_grown_by_realloc", SIZE_EVERY, realloc_freed_larger},
 	{"freed_block_kept_by_realloc", SIZE_EVERY, realloc_freed_same},
 	{"freed_block_given_to_realloc_zero", SIZE_SMALL | SIZE_LARGE, realloc_freed_to_zero},
+	{"freed_block_given_to_hak_rezalloc", SIZE_EVERY, rezalloc_freed},
+	{"freed_block_given_to_hak_expand", SIZE_EVERY, expand_freed},
+	{"freed_block_given_to_hak_heap_realloc", SIZE_EVERY, heap_realloc_freed},
 	{"interior_pointer_given_to_realloc", SIZE_EVERY, realloc_interior},
 	{"misaligned_pointer_given_to_realloc", SIZE_EVERY, realloc_misaligned},
 	{"stack_pointer_given_to_realloc", SIZE_NONE, realloc_stack},

@@ -317,6 +317,12 @@ static void background_gives_back_while_program_idles(void **state)
 	assert_true(value_of("BACKGROUND=1 PURGE_DELAY=-1", "burst_idle", "0") > 900 << 10);
 }
 
+static void background_gives_back_what_sleepers_have(void **state)
+{
+	assert_true(value_of("", "freed_by_another", "2") > 32 << 10);
+	assert_true(value_of("BACKGROUND=1", "freed_by_another", "2") < 16 << 10);
+}
+
 static void background_serves_fork_children(void **state)
 {
 	assert_true(value_of("BACKGROUND=1", "burst_child", "0") <= REST_MOST);
@@ -535,6 +541,28 @@ static void misuse_of_a_sized_free_is_said_once(void **state)
 	assert_int_equal(times_said("double free of "), 1);
 }
 
+static void misuse_of_resizing_is_said_once_as_realloc(void **state)
+{
+	static const char *const sizes[] = {"48", "40000", "3000000"};
+
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(value_of("on_error=report", "resize_freed", sizes[i]), 3);
+		assert_int_equal(times_said("hakmem: "), 3);
+		assert_int_equal(times_said("hakmem: realloc of "), 3);
+	}
+}
+
+static void overflow_of_a_block_that_is_resized_is_said_once(void **state)
+{
+	static const char *const settings[] = {"on_error=report secure=2", "on_error=report secure=3",
+		"on_error=report guard_rate=1"};
+
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(value_of(settings[i], "overflow_resized", "100"), 100);
+		assert_int_equal(times_said("write behind "), 1);
+	}
+}
+
 static void misuse_is_said_in_a_child_forked_amid_a_report(void **state)
 {
 	assert_int_equal(value_of("on_error=report", "fork_amid_report", "48"), 1);
@@ -581,6 +609,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_others_free_is_given_back_though_owner_sleeps),
 		cmocka_unit_test(burst_freed_given_back_whatever_goes_on),
 		cmocka_unit_test(background_gives_back_while_program_idles),
+		cmocka_unit_test(background_gives_back_what_sleepers_have),
 		cmocka_unit_test(background_serves_fork_children),
 		cmocka_unit_test(background_thread_comes_late_and_is_harmless),
 		cmocka_unit_test(thp_asks_for_huge_pages),
@@ -599,6 +628,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(guard_rate_samples_blocks),
 		cmocka_unit_test(on_error_report_says_so_and_goes_on),
 		cmocka_unit_test(misuse_of_a_sized_free_is_said_once),
+		cmocka_unit_test(misuse_of_resizing_is_said_once_as_realloc),
+		cmocka_unit_test(overflow_of_a_block_that_is_resized_is_said_once),
 		cmocka_unit_test(misuse_is_said_in_a_child_forked_amid_a_report),
 		cmocka_unit_test(details_of_an_access_between_slabs_name_no_block),
 		cmocka_unit_test(verbose_tells_more_of_a_misuse),

@@ -207,18 +207,20 @@ static long freed_by_worker(long unused)
 }
 
 /* Kilobytes resident beyond what was before, after another thread has freed 256 MiB of small blocks and ended, while this
-   one slept. */
-static long freed_by_another(long trims)
+   one slept; and 1: after malloc_trim; 2: of 48 MiB, one and a half purge delays of a second later, in which it sleeps on. */
+static long freed_by_another(long then)
 {
 	long before = resident_kib();
-	size_t n = take(MOST, 4000);
+	size_t many = then == 2 ? 12 << 10 : MOST, n = take(many, 4000);
 	pthread_t thread;
 
-	if (n != MOST || pthread_create(&thread, NULL, give_back_in_thread, &n) != 0)
+	if (n != many || pthread_create(&thread, NULL, give_back_in_thread, &n) != 0)
 		return -1;
 	pthread_join(thread, NULL);
-	if (trims)
+	if (then == 1)
 		malloc_trim(0);
+	else if (then == 2)
+		usleep(DELAY_MS * 3 / 2 * 1000);
 	return resident_kib() - before;
 }
 
@@ -619,6 +621,37 @@ static long delete_twice(long size)
 	return size;
 }
 
+/* One block resized by three names after it was freed. */
+static long resize_freed(long size)
+{
+	void *heap, *(*make)(void), *(*in_heap)(void *, void *, size_t), *(*rezalloc)(void *, size_t), *(*expand)(void *, size_t);
+	void *p = malloc((size_t)size);
+
+	*(void **)&make = dlsym(RTLD_DEFAULT, "hak_heap_new");
+	*(void **)&in_heap = dlsym(RTLD_DEFAULT, "hak_heap_realloc");
+	*(void **)&rezalloc = dlsym(RTLD_DEFAULT, "hak_rezalloc");
+	*(void **)&expand = dlsym(RTLD_DEFAULT, "hak_expand");
+	heap = make();
+	free(p);
+	__asm__ volatile("" : "+r"(p));
+	return (in_heap(heap, p, 0) == NULL) + (expand(p, (size_t)size) == NULL) + (rezalloc(p, 0) == NULL);
+}
+
+/* Bytes that are as they were after a block was written to behind its end and made larger. */
+static long overflow_resized(long size)
+{
+	volatile unsigned char *p = malloc((size_t)size);
+	long kept = 0;
+
+	for (long at = 0; at < size; at++)
+		p[at] = (unsigned char)(at + 1);
+	p[size] ^= 1;
+	p = realloc((void *)(uintptr_t)p, (size_t)size * 3);
+	for (long at = 0; at < size; at++)
+		kept += p[at] == (unsigned char)(at + 1);
+	return kept;
+}
+
 static void *free_twice_in_thread(void *size)
 {
 	free_twice(*(long *)size);
@@ -764,6 +797,7 @@ int main(int argc, char **argv)
 		{"free_burst", free_burst}, {"go_on", free_burst_and_go_on}, {"huge", count_huge},
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
 		{"exact", count_exact}, {"free_twice", free_twice}, {"delete_twice", delete_twice},
+		{"resize_freed", resize_freed}, {"overflow_resized", overflow_resized},
 		{"fork_amid_report", fork_amid_report}, {"write_slab_front", write_slab_front},
 		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
 		{"burst_pairs", burst_then_pairs}, {"burst_beside", burst_beside_pairs},

@@ -3,6 +3,7 @@
 #include "abi/conf_table.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "build_options.h"
@@ -11,7 +12,7 @@
 #define STRING(x) #x
 #define SETTING_BUILD(option) STRING(option)
 
-enum kind { BOOL, CHOICE, PROFILE, TEXT, COUNT, SIZE, MS };
+enum kind { BOOL, CHOICE, PROFILE, TEXT, COUNT, SIZE, MS, SIGNAL };
 
 static const struct row {
 	const char *name;
@@ -159,6 +160,21 @@ static void unit_of_another_kind_refused(void **state)
 	assert_memory_equal(&s, &fresh, sizeof s);
 }
 
+static void signal_taken_if_it_can_be_caught(void **state)
+{
+	static const char *const names[] = {"stats_signal", "sample_signal"};
+
+	for (int number = 1; number <= 64; number++)
+		for (int i = 0; i < 2; i++) {
+			struct sigaction action;
+			struct settings s = fresh;
+			char value[8];
+			snprintf(value, sizeof value, "%d", number);
+			bool can = sigaction(number, NULL, &action) == 0 && number != SIGKILL && number != SIGSTOP;
+			assert_int_equal(assign(&s, names[i], value), can ? CONF_TAKEN : CONF_OUT_OF_BOUNDS);
+		}
+}
+
 static void text_taken_if_it_fits(void **state)
 {
 	static char longest[SETTING_TEXT + 16] = "sample_file=";
@@ -247,6 +263,7 @@ int main(void)
 		cmocka_unit_test(word_each_taken_as_its_place),
 		cmocka_unit_test(value_not_understood_refused),
 		cmocka_unit_test(unit_of_another_kind_refused),
+		cmocka_unit_test(signal_taken_if_it_can_be_caught),
 		cmocka_unit_test(text_taken_if_it_fits),
 		cmocka_unit_test(text_with_nul_refused),
 		cmocka_unit_test(value_of_a_megabyte_refused),

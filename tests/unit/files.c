@@ -37,11 +37,21 @@ static void file_made_and_emptied(void **state)
 		int fd = os_file_create("file");
 		assert_true(fd >= 0);
 		assert_int_equal(size_of("file"), 0);
-		assert_true(os_file_write(fd, "words", 5));
+		assert_int_equal(os_file_write(fd, "words", 5), 0);
 		os_file_close(fd);
 	}
 	assert_int_equal(size_of("file"), 5);
 	unlink("file");
+}
+
+static void failed_write_says_why(void **state)
+{
+	int fd = open("/dev/full", O_WRONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(os_file_write(fd, "words", 5), ENOSPC);
+	close(fd);
+	assert_int_equal(os_file_write(fd, "words", 5), EBADF);
 }
 
 static void link_not_followed(void **state)
@@ -86,6 +96,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(file_made_and_emptied),
+		cmocka_unit_test(failed_write_says_why),
 		cmocka_unit_test(link_not_followed),
 		cmocka_unit_test(fifo_without_reader_not_waited_for),
 		cmocka_unit_test(system_links_followed),

@@ -279,23 +279,26 @@ static void shrunk_block_ends_earlier(void **state)
 {
 	unsigned char *p = take_at(true, 1000);
 	struct guarded *g = slot_of(p);
+	size_t usable;
 
-	assert_false(guard_shrink(g, (uintptr_t)p, 1001, true));
-	assert_false(guard_shrink(g, (uintptr_t)p, 400, false)); /* another block would do better */
+	assert_false(guard_shrink(g, 1001, true));
+	assert_false(guard_shrink(g, 400, false)); /* another block would do better */
 	assert_int_equal(g->size, 1000);
 	memset(p, 1, 1000);
-	assert_true(guard_shrink(g, (uintptr_t)p, 900, false));
-	assert_true(guard_shrink(g, (uintptr_t)p, 301, true));
+	assert_true(guard_shrink(g, 900, false));
+	assert_true(guard_shrink(g, 301, true));
 	assert_int_equal(g->size, 301);
 	assert_true(bytes_are(p, 301, 1));
 	p[301] ^= 1;
 	listen_begin();
-	assert_false(guard_shrink(g, (uintptr_t)p, 300, true));
+	assert_int_equal(block_usable_size(OP_REALLOC, p, &usable), BLOCK_DAMAGED);
+	assert_int_equal(usable, 301);
 	assert_said("write behind %p (301-byte block)", (void *)p);
 	p[301] ^= 1;
 	give(p);
 	listen_begin();
-	assert_false(guard_shrink(g, (uintptr_t)p, 10, true));
+	assert_int_equal(block_usable_size(OP_REALLOC, p, &usable), BLOCK_MISUSED);
+	assert_int_equal(usable, 0);
 	assert_said("realloc of freed block %p (301-byte block)", (void *)p);
 }
 

@@ -104,10 +104,29 @@ static void bytes_behind_block_written_reported(void **state)
 		listen_begin();
 		assert_true(free_block(heap, p));
 		assert_said("write behind %p (%zu-byte block)", (void *)p, size);
-		assert_int_equal(block_usable_size(OP_REALLOC, p, &usable), BLOCK_MISUSED);
-		assert_int_equal(usable, 0);
+		assert_int_equal(block_usable_size(OP_REALLOC, p, &usable), BLOCK_DAMAGED);
+		assert_int_equal(usable, size);
 		p[size] ^= 1; /* it was left alone */
 		assert_true(give(p, size));
+	}
+}
+
+/* As lists end with a null pointer: the canary is a word of zeros then, as that of a block that nobody had yet. */
+static void word_of_zeros_behind_block_reported(void **state)
+{
+	static const size_t sizes[] = {8, 104, 1016};
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		unsigned char *p = take(sizes[i]), canary[CANARY_BYTES];
+		memset(p, 0, sizes[i]);
+		assert_int_equal(fixture_slab_of((uintptr_t)p)->block_size, sizes[i] + CANARY_BYTES);
+		memcpy(canary, p + sizes[i], CANARY_BYTES);
+		memset(p + sizes[i], 0, CANARY_BYTES);
+		listen_begin();
+		assert_true(free_block(heap, p));
+		assert_said("write behind %p (%zu-byte block)", (void *)p, sizes[i]);
+		memcpy(p + sizes[i], canary, CANARY_BYTES);
+		assert_true(give(p, sizes[i]));
 	}
 }
 
@@ -121,7 +140,7 @@ static void byte_anywhere_behind_block_written_seen(void **state)
 			if (i - size >= PAD_MOST - 8 && i < room - CANARY_BYTES)
 				continue; /* nobody looks there */
 			p[i] ^= 0x10;
-			assert_int_equal(block_usable_size(OP_REALLOC, p, &usable), BLOCK_MISUSED);
+			assert_int_equal(block_usable_size(OP_REALLOC, p, &usable), BLOCK_DAMAGED);
 			p[i] ^= 0x10;
 		}
 		assert_true(give(p, size));
@@ -148,7 +167,8 @@ static void byte_before_any_block_written_seen(void **state)
 			if (is_behind_guard(fixture_slab_of((uintptr_t)blocks[n]), blocks[n]))
 				continue; /* that ends the program: see the tests of misuse */
 			blocks[n][-1] ^= 2;
-			assert_int_equal(block_usable_size(OP_FREE, blocks[n], &usable), BLOCK_MISUSED);
+			assert_int_equal(block_usable_size(OP_FREE, blocks[n], &usable), BLOCK_DAMAGED);
+			assert_int_equal(usable, sizes[i]);
 			blocks[n][-1] ^= 2;
 		}
 		for (unsigned n = 0; n < count; n++)
@@ -385,6 +405,7 @@ int main(void)
 		AT(2, block_any_size_has_that_and_is_zero),
 		AT(3, block_any_size_has_that_and_is_zero),
 		AT(2, bytes_behind_block_written_reported),
+		AT(2, word_of_zeros_behind_block_reported),
 		AT(2, byte_anywhere_behind_block_written_seen),
 		AT(2, byte_before_any_block_written_seen),
 		AT(3, byte_before_any_block_written_seen),

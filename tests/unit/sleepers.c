@@ -8,6 +8,7 @@
 #include "common.h"
 #include "fixture.h"
 #include "front/alloc.h"
+#include "front/locked_heap.h"
 #include "front/nursery.h"
 #include "observe/check.h"
 #include "observe/marks.h"
@@ -111,6 +112,25 @@ static void messages_are_no_obstacle(void **state)
 	look();
 	assert_true(given_back() > 120);
 	use_again(MANY);
+}
+
+/* Nobody waits for one, whose slabs go where they went if it were asked for memory. */
+static void locked_heap_is_drained_after_the_delay(void **state)
+{
+	struct locked_heap *lh = locked_heap_new();
+
+	assert_non_null(lh);
+	for (unsigned i = 0; i < FEW; i++)
+		assert_non_null(block[i] = locked_heap_alloc(lh, SIZE, ALLOC_ALIGN, false));
+	free_by_other(FEW, false);
+	size_t before = live();
+	look();
+	assert_int_equal(live(), before);
+	sleep_ms(DELAY);
+	look();
+	assert_true(live() < before / 8);
+	assert_int_equal(check_heap(), 0);
+	locked_heap_destroy(lh);
 }
 
 static void little_is_given_back_after_the_delay(void **state)
@@ -379,6 +399,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(much_is_given_back_at_once, begin, end),
 		cmocka_unit_test_setup_teardown(messages_are_no_obstacle, begin, end),
+		cmocka_unit_test_setup_teardown(locked_heap_is_drained_after_the_delay, begin, end),
 		cmocka_unit_test_setup_teardown(little_is_given_back_after_the_delay, begin, end),
 		cmocka_unit_test_setup_teardown(owner_that_comes_by_keeps_its_memory, begin, end),
 		cmocka_unit_test_setup_teardown(what_was_too_early_is_not_done_again, begin, end),
