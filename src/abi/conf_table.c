@@ -79,7 +79,7 @@ static int64_t factor_of(const struct setting *s, char unit) {
 	return 0;
 }
 
-/* Nobody may: SIGKILL, SIGSTOP, and the two that libc keeps to itself. */
+/* All but SIGKILL, SIGSTOP, and the two that libc keeps to itself. */
 static bool can_be_caught(int64_t signal) {
 	return (((uint64_t)1 << SIGKILL | (uint64_t)1 << SIGSTOP | (uint64_t)3 << 32) >> (signal & 63) & 1) == 0;
 }

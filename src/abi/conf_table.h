@@ -14,7 +14,7 @@ enum conf_row {
 };
 #undef SETTING
 
-/* How a row is written: outside processes read it, too (abi/descriptor.c). */
+/* How a row is written: outside processes read it, too (abi/descriptor.c). From KIND_COUNT to KIND_SIGNAL: numbers. */
 enum setting_kind { KIND_BOOL, KIND_CHOICE, KIND_PROFILE, KIND_COUNT, KIND_SIZE, KIND_MS, KIND_SIGNAL,
                     KIND_TEXT };
 

@@ -373,20 +373,33 @@ static void expand_of_wrong_pointer_gives_none(void)
 	work();
 }
 
+static hak_heap_t *new_heap(void)
+{
+	__typeof__(hak_heap_new) *make = lookup("hak_heap_new");
+	hak_heap_t *heap = make();
+
+	CHECK(heap);
+	return heap;
+}
+
+static void destroy_heap(hak_heap_t *heap)
+{
+	__typeof__(hak_heap_destroy) *destroy = lookup("hak_heap_destroy");
+
+	destroy(heap);
+}
+
 /* A block that was written to behind its end is left alone, but what is in it the program wants. */
 static void resizing_of_overflown_block_keeps_contents(void)
 {
 	enum { WAYS = 3 };
 	__typeof__(hak_rezalloc) *rezalloc = lookup("hak_rezalloc");
-	__typeof__(hak_heap_new) *make = lookup("hak_heap_new");
 	__typeof__(hak_heap_realloc) *take = lookup("hak_heap_realloc");
-	__typeof__(hak_heap_destroy) *destroy = lookup("hak_heap_destroy");
-	hak_heap_t *heap = make();
+	hak_heap_t *heap = new_heap();
 
 	need_going_on();
 	if (level() < 2)
 		case_skip();
-	CHECK(heap);
 	for (size_t i = 0; i < SIZES * WAYS; i++) {
 		size_t size = sizes[i / WAYS], more = size + 100;
 		unsigned char *p = malloc(size), *copy;
@@ -402,7 +415,7 @@ static void resizing_of_overflown_block_keeps_contents(void)
 			CHECK(copy[at] == (unsigned char)(at * 31 + 7));
 		free(copy);
 	}
-	destroy(heap);
+	destroy_heap(heap);
 	work();
 }
 
@@ -410,13 +423,10 @@ static void resizing_of_overflown_block_keeps_contents(void)
 static void resizing_of_freed_block_gives_another(void)
 {
 	__typeof__(hak_rezalloc) *rezalloc = lookup("hak_rezalloc");
-	__typeof__(hak_heap_new) *make = lookup("hak_heap_new");
 	__typeof__(hak_heap_realloc) *take = lookup("hak_heap_realloc");
-	__typeof__(hak_heap_destroy) *destroy = lookup("hak_heap_destroy");
-	hak_heap_t *heap = make();
+	hak_heap_t *heap = new_heap();
 
 	need_going_on();
-	CHECK(heap);
 	for (size_t i = 0; i < SIZES; i++) {
 		size_t size = sizes[i];
 		unsigned char *freed = malloc(size), *zero, *of_heap;
@@ -432,18 +442,15 @@ static void resizing_of_freed_block_gives_another(void)
 		free(zero);
 		free(of_heap);
 	}
-	destroy(heap);
+	destroy_heap(heap);
 	work();
 }
 
 static void blocks_of_heaps_have_their_new_size(void)
 {
-	__typeof__(hak_heap_new) *make = lookup("hak_heap_new");
-	__typeof__(hak_heap_destroy) *destroy = lookup("hak_heap_destroy");
 	__typeof__(hak_heap_realloc) *take = lookup("hak_heap_realloc");
-	hak_heap_t *heap = make();
+	hak_heap_t *heap = new_heap();
 
-	CHECK(heap);
 	for (size_t i = 0; i < SIZES; i++)
 		for (size_t eighths = 1; eighths < 16; eighths++) {
 			size_t size = sizes[i] * eighths / 8 + 1;
@@ -452,7 +459,7 @@ static void blocks_of_heaps_have_their_new_size(void)
 			CHECK(p && (p = take(heap, p, size)));
 			free_sized_as(p, size);
 		}
-	destroy(heap);
+	destroy_heap(heap);
 }
 
 /* ---- memory that waits ---- */
