@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -24,9 +23,7 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 
 /* Lives until no process has the other end of the pipe any more; only the workload has it. */
 static _Noreturn void wait_and_remove(int pipe_end) {
-	signal(SIGINT, SIG_IGN);
-	signal(SIGTERM, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
+	setsid(); /* whoever ends the workload's whole group does not mean this one */
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	for (int fd = 0; fd < 3; fd++)
 		dup2(null, fd);

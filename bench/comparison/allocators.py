@@ -59,7 +59,7 @@ class Allocator:
     def environment(self):
         environment = {name: value for name, value in os.environ.items()
                        if not FOREIGN_SETTINGS.fullmatch(name)}
-        environment.update(LC_ALL="C", **self.settings)
+        environment.update({"LC_ALL": "C", **self.settings})
         if self.path:
             environment["LD_PRELOAD"] = self.path
         return environment
@@ -110,8 +110,20 @@ def parse_settings(text, words):
         name, equals, value = word.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise Refused(f"{text}: '{word}' is not NAME=VALUE")
+        if re.fullmatch(r"LD_.*|LC_ALL", name):
+            raise Refused(f"{text}: {name} is not for a setting to say")
         settings[name] = value
     return settings
+
+
+def check_settings(text, allocator):
+    """HAKMEM passes over in silence what it does not understand, unless it is asked to speak."""
+    environment = {**allocator.environment(), "HAKMEM_VERBOSE": "1"}
+    said = subprocess.run(["true"], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, errors="replace", check=False, timeout=60).stderr
+    for line in said.splitlines():
+        if "ignored: 'HAKMEM_" in line:
+            raise Refused(f"{text}: {line.partition('ignored: ')[2]}")
 
 
 def parse(text, build):
@@ -135,8 +147,11 @@ def parse(text, build):
         check_library(path)
         kind = "hakmem" if elf.exports(path, "hak_owns") else kind
     label = re.sub(r"^lib|\.so.*$", "", os.path.basename(name)) if "/" in name else name
-    return Allocator(":".join([label] + [f"{n}={v}" for n, v in settings.items()]), kind, path,
-                     settings, version_of(kind, path, build))
+    allocator = Allocator(":".join([label] + [f"{n}={v}" for n, v in settings.items()]), kind, path,
+                          settings, version_of(kind, path, build))
+    if kind == "hakmem" and settings:
+        check_settings(text, allocator)
+    return allocator
 
 
 def parse_list(text, build):

@@ -7,8 +7,9 @@ import re
 import subprocess
 import sys
 
-from . import allocators, catalogue, claims, files, markdown, matrix, noise, pictures, text
-from .errors import Failed, Refused
+from . import allocators, catalogue, claims, files, machine, markdown, matrix, noise, \
+    pictures, text
+from .errors import Failed, Refused, uninterrupted
 from .measure import measure, only_one
 from .summary import Summary
 
@@ -20,7 +21,8 @@ allocators: libc, hakmem, mimalloc, jemalloc, tcmalloc, or the path of a library
 hakmem:HAKMEM_PURGE_DELAY=0. Without --allocators: libc, hakmem and the peers that are installed.
 Without --build, build-bench/ is built first. Results go to BUILD/compare unless --out says
 otherwise: compare.csv, compare.json, ratios.svg and .png, memory.svg and .png.
-Exit status: 0 done, 1 a run failed or its allocator did not serve, 2 bad arguments.
+Exit status: 0 done, 1 a run failed or its allocator did not serve, 2 bad arguments, 128 and a signal's
+number: ended by that.
 """
 
 
@@ -147,12 +149,16 @@ def check_together(options):
     if options.source and (options.matrix or options.workload or options.rows or options.runs
                            or options.allocators or options.build):
         raise Refused("--from shows what was measured: nothing to choose with it")
+    if options.source and not options.out and os.path.basename(options.source) != "compare.json":
+        raise Refused(f"{options.source}: is no compare.json, and one beside it would be replaced: --out is needed")
 
 
 def check_results():
     """Half an hour of measuring must not end without its pictures."""
     if not pictures.can_draw():
         raise Refused(f"--results: {pictures.MISSING}")
+    if os.path.exists(machine.SETTINGS_FILE):
+        raise Refused(f"--results is of the default settings: {machine.SETTINGS_FILE} may say others")
 
 
 def check_complete(outcome):
@@ -186,6 +192,8 @@ def write_results(options, folders, summary, verdicts, warnings):
     data = {"compare.csv": files.as_csv(summary)}
     for name, content in {**data, **drawn}.items():
         files.write(os.path.join(pages, name), content)
+    for name in pictures.FILES - drawn.keys():  # of another measurement
+        files.remove(os.path.join(pages, name))
     if options.results:
         files.write(os.path.join(BENCH, "RESULTS.md"),
                     markdown.page(summary, verdicts, warnings, drawn))
@@ -222,8 +230,10 @@ def compare(arguments):
         check_complete(outcome)
     summary = Summary(outcome)
     verdicts = claims.judge(summary)
-    warnings = noise.warnings(outcome.noise, summary.noisy_cells())
-    folder = write_results(options, folders, summary, verdicts, warnings)
-    print("\n".join(text.everything(summary, verdicts, warnings)))
+    warnings = machine.warnings(outcome.machine) + noise.warnings(outcome.noise, summary.noisy_cells())
+    lines = text.everything(summary, verdicts, warnings)
+    with uninterrupted():
+        folder = write_results(options, folders, summary, verdicts, warnings)
+    print("\n".join(lines))
     print(f"written: {folder}")
 

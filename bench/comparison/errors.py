@@ -1,4 +1,5 @@
 """How a comparison ends before its time: with one line, and a status of its own."""
+import contextlib
 import signal
 import sys
 
@@ -11,9 +12,39 @@ class Failed(Exception):
     """A run went wrong, or its allocator did not serve. Exit status 1; no results are written."""
 
 
+class Ended(BaseException):
+    """A signal asks for the end. Not an Exception: nobody takes it for a fault of a run."""
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _end(number, _frame):
+    raise Ended(number)
+
+
+def _handle(handler):
+    """Those that whoever started this has not told to be ignored, as nohup does."""
+    for number in ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def uninterrupted():
+    """Signals that come meanwhile ask in vain: this takes a moment, and is to be done as a whole."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def reported(name, command, arguments):
     """Runs a command; the status to exit with. Who reads no further ends it."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    _handle(_end)
     try:
         command(arguments)
         return 0
@@ -26,6 +57,6 @@ def reported(name, command, arguments):
     except OSError as problem:  # a full disk, say
         print(f"{name}: {problem}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except Ended as signal_:
         print(f"{name}: interrupted; nothing was written", file=sys.stderr)
-        return 130
+        return 128 + signal_.args[0]

@@ -28,6 +28,11 @@ def write(path, data):
         raise
 
 
+def remove(path):
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
 def make_folder(path):
     """Called before anything is run, so that nothing is measured in vain."""
     try:

@@ -4,6 +4,8 @@ import platform
 import re
 import time
 
+SETTINGS_FILE = "/etc/hakmem.conf"
+
 
 def _line(path, pattern, default=""):
     try:
@@ -22,6 +24,7 @@ def cpus():
 def describe():
     """Words about this machine, in the order they are to be read."""
     memory_kib = int(_line("/proc/meminfo", r"^MemTotal:\s+(\d+)", "0"))
+    changed = {"settings": f"those of {SETTINGS_FILE}"} if os.path.exists(SETTINGS_FILE) else {}
     processor = _line("/proc/cpuinfo", r"^model name\s*:\s*(.*)$") or platform.machine()
     return {
         "processor": f"{processor}, {len(cpus())} of {os.cpu_count()} CPUs used",
@@ -36,8 +39,15 @@ def describe():
         "kernel": f"{platform.system()} {platform.release()}",
         "system": _line("/etc/os-release", r'^PRETTY_NAME="?([^"\n]*)', "unknown"),
         "C library": " ".join(platform.libc_ver()),
+        **changed,
         "date": time.strftime("%Y-%m-%d %H:%M %Z"),
     }
+
+
+def warnings(described):
+    """HAKMEM reads that file whatever the environment says."""
+    return [f"'hakmem' stands for {described['settings']}, not for its defaults"] \
+        if "settings" in described else []
 
 
 def _cpuinfo():

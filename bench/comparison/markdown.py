@@ -18,8 +18,9 @@ Leave the machine alone meanwhile: nothing else should run.
 """
 READING = """## How to read it
 
-- *cold* rows make 100 thousand operations, where first use of memory shows; *steady* rows ten
-  million. They are never mixed in a table.
+- *cold* rows make less than a million operations, most of them 100 thousand, and first use of
+  memory shows; *steady* rows make ten million and more; *warm* ones lie between. They are never mixed
+  in a table, but in the means over all rows.
 - Time is CPU time, of one bound CPU for rows of one thread, and wall time for rows whose threads
   compute all the time (larson, mid_large_mt, false_sharing). Ratios are of medians; ± is half of
   the 95 % interval of the means. *best peer* is the best of that row among {peers}

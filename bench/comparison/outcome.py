@@ -3,6 +3,7 @@
 An Outcome can be written as JSON and read again, so tables and pictures can be made anew without
 measuring anew.
 """
+import math
 from dataclasses import asdict, dataclass, field
 
 from .allocators import Allocator
@@ -10,6 +11,7 @@ from .catalogue import Row
 from .errors import Refused
 
 FORMAT = 1
+NUMBERS = ("time_ns", "cpu_seconds", "seconds", "operations", "peak_rss_kib", "end_rss_kib")
 
 
 @dataclass
@@ -43,6 +45,16 @@ class Outcome:
         """cold, warm or steady, as the workload says: the row with the first allocator."""
         return self.of(row, self.labels(row)[0])[0]["state"]
 
+    def check(self):
+        """Raises what from_json refuses, where something is missing that all else takes for granted."""
+        sums = [self.noise["load"] + self.noise["spread"] + self.noise["steal"]]
+        for row in self.rows:
+            for samples in (self.of(row, one) for one in self.labels(row)):
+                sums += [sum(one[name] for one in samples) for name in NUMBERS]
+            self.state(row).strip()
+        if not self.rows or not all(map(math.isfinite, sums)):
+            raise ValueError
+
     def as_json(self):
         return {"format": FORMAT, "machine": self.machine, "level": self.level, "runs": self.runs,
                 "allocators": [asdict(allocator) for allocator in self.allocators],
@@ -63,6 +75,7 @@ def from_json(data):
         for row in data["rows"]:
             for label, samples in row["samples"].items():
                 outcome.samples[row["name"], label] = samples
+        outcome.check()
         return outcome
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, ValueError):
         raise Refused("these are not results of a comparison") from None

@@ -9,6 +9,7 @@ import importlib
 import io
 
 MISSING = "no pictures: python3-matplotlib is not installed"
+FILES = {f"{name}.{kind}" for name in ("ratios", "memory") for kind in ("svg", "png")}
 # Colours that are told apart also without red and green; libc is grey, HAKMEM stands out.
 COLOURS = ["#0072b2", "#e69f00", "#56b4e9", "#cc79a7", "#f0e442", "#009e73"]
 LIBC, HAKMEM = "#999999", "#d55e00"

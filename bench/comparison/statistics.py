@@ -94,8 +94,11 @@ def describe(samples, group=1):
 def ratio(ours, theirs):
     """Ratio of the medians, and half the width of the 95 % confidence interval of that of the means.
 
-    The relative errors of two independent means add up as squares (first-order propagation).
+    The relative errors of two independent means add up as squares (first-order propagation);
+    beside itself everything is 1.
     """
+    if ours is theirs:
+        return 1.0, 0.0
     if not theirs.median:
         return math.nan, math.nan
     value = ours.median / theirs.median

@@ -105,9 +105,7 @@ class Summary:
 
     def state(self, row):
         """The heading a row stands under: cold, warm and steady apart."""
-        if row.group in ("speed", "threads", "matrix"):
-            return f"{row.group}, {self.outcome.state(row)}"
-        return row.group
+        return f"{row.group}, {self.outcome.state(row)}"
 
     def sections(self):
         """[(heading, rows)], each heading once, in the order of the rows."""
