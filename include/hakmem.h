@@ -27,70 +27,75 @@
 #define HAKMEM_VERSION_PATCH 0
 #define HAKMEM_VERSION "1.0.0"
 
+/* Attributes by names that no program's macro has. */
 #if defined(__GNUC__)
-#define HAK_ATTR(...) __attribute__((__VA_ARGS__))
+#define HAK_ATTR(list) __attribute__(list)
 #else
-#define HAK_ATTR(...)
+#define HAK_ATTR(list)
 #endif
 /* The pointer is looked at, what it points to is not, and need not be initialised. */
 #if defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__) && !defined(HAKMEM_ITSELF)
-#define HAK_ATTR_UNREAD HAK_ATTR(access(none, 1))
+#define HAK_ATTR_UNREAD HAK_ATTR((__access__(__none__, 1)))
 #else
 #define HAK_ATTR_UNREAD
 #endif
 
 #ifdef __cplusplus
 extern "C" {
+#if __cplusplus >= 201103L
 #define HAK_NOEXCEPT noexcept
+#else
+#define HAK_NOEXCEPT throw()
+#endif
 #else
 #define HAK_NOEXCEPT
 #endif
 
 /* Version of the library at run time, such as "1.0.0". Never NULL; static storage.
    Async-signal-safe. */
-HAK_ATTR(const)
+HAK_ATTR((__const__))
 const char *hak_version(void) HAK_NOEXCEPT;
 
 /* ---- The malloc family by name ---- */
 
 /* A block of at least `size` bytes, contents undefined. */
-HAK_ATTR(malloc, alloc_size(1), warn_unused_result)
+HAK_ATTR((__malloc__, __alloc_size__(1), __warn_unused_result__))
 void *hak_malloc(size_t size) HAK_NOEXCEPT;
 
 /* A block of at least `count` * `size` bytes, that many of them zero. ENOMEM if the product
    overflows. */
-HAK_ATTR(malloc, alloc_size(1, 2), warn_unused_result)
+HAK_ATTR((__malloc__, __alloc_size__(1, 2), __warn_unused_result__))
 void *hak_calloc(size_t count, size_t size) HAK_NOEXCEPT;
 
 /* A block of at least `size` bytes, every usable byte zero (see hak_usable_size). */
-HAK_ATTR(malloc, alloc_size(1), warn_unused_result)
+HAK_ATTR((__malloc__, __alloc_size__(1), __warn_unused_result__))
 void *hak_zalloc(size_t size) HAK_NOEXCEPT;
 
 /* Resizes the block `ptr` to at least `size` bytes, moving it if need be; contents are kept up to
    the smaller of both sizes. NULL `ptr`: as hak_malloc. Size 0 with a block: frees it and gives
    NULL. On failure the block stays as it was. */
-HAK_ATTR(alloc_size(2), warn_unused_result)
+HAK_ATTR((__alloc_size__(2), __warn_unused_result__))
 void *hak_realloc(void *ptr, size_t size) HAK_NOEXCEPT;
 
 /* As hak_realloc to `count` * `size` bytes; ENOMEM, and the block as it was, if the product
    overflows. */
-HAK_ATTR(alloc_size(2, 3), warn_unused_result)
+HAK_ATTR((__alloc_size__(2, 3), __warn_unused_result__))
 void *hak_reallocarray(void *ptr, size_t count, size_t size) HAK_NOEXCEPT;
 
 /* As hak_realloc for a block that came from hak_zalloc or hak_rezalloc and has not been resized otherwise:
    every usable byte the program has not written is zero, also after growing and shrinking. */
-HAK_ATTR(alloc_size(2), warn_unused_result)
+HAK_ATTR((__alloc_size__(2), __warn_unused_result__))
 void *hak_rezalloc(void *ptr, size_t size) HAK_NOEXCEPT;
 
 /* A block of at least `size` bytes whose address is a multiple of `alignment`, a power of two up
    to PTRDIFF_MAX. errno EINVAL for any other alignment. */
-HAK_ATTR(malloc, alloc_align(1), alloc_size(2), warn_unused_result)
+HAK_ATTR((__malloc__, __alloc_align__(1), __alloc_size__(2), __warn_unused_result__))
 void *hak_aligned_alloc(size_t alignment, size_t size) HAK_NOEXCEPT;
 
 /* Stores a block of at least `size` bytes aligned to `alignment`, a power of two and a multiple of
    sizeof(void *), in *`ptrp`. Returns 0, EINVAL or ENOMEM; on failure *`ptrp` is untouched, and
    errno always is. */
-HAK_ATTR(nonnull(1), warn_unused_result)
+HAK_ATTR((__nonnull__(1), __warn_unused_result__))
 int hak_posix_memalign(void **ptrp, size_t alignment, size_t size) HAK_NOEXCEPT;
 
 /* Frees a block. NULL does nothing. errno is untouched. */
@@ -113,7 +118,7 @@ size_t hak_usable_size(const void *ptr) HAK_NOEXCEPT;
    that must fail comes back as it is. A block that settings have made by libc's allocator, or sampled
    between guard pages, has less, though at least what was asked for: hak_usable_size tells.
    Async-signal-safe. */
-HAK_ATTR(const)
+HAK_ATTR((__const__))
 size_t hak_malloc_good_size(size_t size) HAK_NOEXCEPT;
 
 /* A block and what it really holds. */
@@ -123,13 +128,13 @@ struct hak_allocation {
 };
 
 /* A block of at least `size` bytes together with its usable size. */
-HAK_ATTR(warn_unused_result)
+HAK_ATTR((__warn_unused_result__))
 struct hak_allocation hak_alloc_at_least(size_t size) HAK_NOEXCEPT;
 
 /* Makes the block `ptr` hold at least `size` bytes without moving it. Returns `ptr`, or NULL if
    that is not possible (errno untouched); then the block stays as it was. NULL `ptr` gives NULL.
    What it holds more is undefined. */
-HAK_ATTR(warn_unused_result)
+HAK_ATTR((__warn_unused_result__))
 void *hak_expand(void *ptr, size_t size) HAK_NOEXCEPT;
 
 /* 1 if `ptr` lies in memory that HAKMEM handed out or keeps for handing out, else 0; any pointer
@@ -156,7 +161,7 @@ void hak_profile_stop(void) HAK_NOEXCEPT;
 /* Writes the profile, as it is now, to a file that pprof reads: what lives and all that was allocated, by
    stack. In `path` %p stands for the process id, %e for the program's name. Returns 0, ENODATA if no
    profile was begun, or why the file cannot be written; errno is untouched. Async-signal-safe. */
-HAK_ATTR(nonnull(1))
+HAK_ATTR((__nonnull__(1)))
 int hak_profile_write(const char *path) HAK_NOEXCEPT;
 
 /* ---- First-class heaps ---- */
@@ -166,20 +171,20 @@ int hak_profile_write(const char *path) HAK_NOEXCEPT;
 typedef struct hak_heap hak_heap_t;
 
 /* A new, empty heap, or NULL. It lives until hak_heap_destroy. */
-HAK_ATTR(warn_unused_result)
+HAK_ATTR((__warn_unused_result__))
 hak_heap_t *hak_heap_new(void) HAK_NOEXCEPT;
 
 /* As their namesakes above, with the block in `heap`. Blocks are freed one by one with hak_free or
    free, or with the heap. hak_heap_realloc puts the block in `heap` if it moves it. */
-HAK_ATTR(malloc, alloc_size(2), nonnull(1), warn_unused_result)
+HAK_ATTR((__malloc__, __alloc_size__(2), __nonnull__(1), __warn_unused_result__))
 void *hak_heap_malloc(hak_heap_t *heap, size_t size) HAK_NOEXCEPT;
-HAK_ATTR(malloc, alloc_size(2, 3), nonnull(1), warn_unused_result)
+HAK_ATTR((__malloc__, __alloc_size__(2, 3), __nonnull__(1), __warn_unused_result__))
 void *hak_heap_calloc(hak_heap_t *heap, size_t count, size_t size) HAK_NOEXCEPT;
-HAK_ATTR(malloc, alloc_size(2), nonnull(1), warn_unused_result)
+HAK_ATTR((__malloc__, __alloc_size__(2), __nonnull__(1), __warn_unused_result__))
 void *hak_heap_zalloc(hak_heap_t *heap, size_t size) HAK_NOEXCEPT;
-HAK_ATTR(alloc_size(3), nonnull(1), warn_unused_result)
+HAK_ATTR((__alloc_size__(3), __nonnull__(1), __warn_unused_result__))
 void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) HAK_NOEXCEPT;
-HAK_ATTR(malloc, alloc_align(2), alloc_size(3), nonnull(1), warn_unused_result)
+HAK_ATTR((__malloc__, __alloc_align__(2), __alloc_size__(3), __nonnull__(1), __warn_unused_result__))
 void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size) HAK_NOEXCEPT;
 
 /* Frees every block of `heap`, then the heap. No other thread may be using the heap or freeing its
@@ -263,14 +268,14 @@ struct hak_stats {
 
 /* Fills *`stats`, whose size the caller gives as `size`: sizeof(struct hak_stats). Other threads go on; what
    they do meanwhile is in it or not. Returns 0, or -1 with errno EINVAL if `size` is too small to be one. */
-HAK_ATTR(nonnull(1))
+HAK_ATTR((__nonnull__(1)))
 int hak_stats_get(struct hak_stats *stats, size_t size) HAK_NOEXCEPT;
 
 enum hak_stats_format { HAK_STATS_TEXT, HAK_STATS_JSON, HAK_STATS_OPENMETRICS };
 
 /* Writes *`stats` by calling `put` with pieces of text, in order. JSON is one object in one line. Returns
    0, or -1 with errno EINVAL for another format. */
-HAK_ATTR(nonnull(1, 3))
+HAK_ATTR((__nonnull__(1, 3)))
 int hak_stats_write(const struct hak_stats *stats, enum hak_stats_format format,
                     void (*put)(void *arg, const char *text, size_t length), void *arg) HAK_NOEXCEPT;
 
@@ -293,7 +298,7 @@ struct hak_area {
    blocks; until it returns other than 0, which is then the result. `visit` may allocate and free, but no
    other thread should meanwhile: blocks that come and go may be missed, or told though they are free.
    Returns 0 at the end, -1 with errno ENOMEM. */
-HAK_ATTR(nonnull(1))
+HAK_ATTR((__nonnull__(1)))
 int hak_heap_visit(int (*visit)(const struct hak_area *area, void *arg), void *arg) HAK_NOEXCEPT;
 
 /* Looks whether all that HAKMEM has written down about its memory agrees. No other thread may allocate or
@@ -304,7 +309,7 @@ int hak_check(void) HAK_NOEXCEPT;
 /* Reads a file as /etc/hakmem.conf is read, all its sections, without effect, and calls `say` for each line
    that is not understood: its number, its text, and why. Returns the number of such lines; -1 if the
    file cannot be read. */
-HAK_ATTR(nonnull(1, 2))
+HAK_ATTR((__nonnull__(1, 2)))
 int hak_conf_check(const char *path,
                    void (*say)(void *arg, unsigned line, const char *text, const char *why),
                    void *arg) HAK_NOEXCEPT;
