@@ -42,7 +42,7 @@ static void finish(pthread_t thread)
 
 static void *fork_many(void *unused)
 {
-	for (int i = scaled(125); i > 0; i--) {
+	for (int i = scaled(50); i > 0; i--) {
 		pid_t child;
 
 		fork_load_once();
@@ -54,7 +54,7 @@ static void *fork_many(void *unused)
 	return NULL;
 }
 
-/* A thousand forks by eight threads, each of which allocates whenever it does not fork. */
+/* Four hundred forks by eight threads, each of which allocates whenever it does not fork. */
 static void fork_storm(void)
 {
 	pthread_t threads[8];
