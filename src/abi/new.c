@@ -205,7 +205,7 @@ OPERATOR(void *, op_new_array_aligned_nothrow, "_Zna" SZ "St11align_val_tRKSt9no
 
 BASE_OPERATOR(void, op_delete, "_ZdlPv", (void *p), { entry_release_as(p, KIND_NEW); })
 BASE_OPERATOR(void, op_delete_aligned, "_ZdlPvSt11align_val_t", (void *p, size_t align),
-              { entry_release_as(p, KIND_NEW); })
+              { entry_free_as(p, KIND_NEW); })
 BASE_OPERATOR(void, op_delete_array, "_ZdaPv", (void *p), {
 	if (IS_REPLACED(DELETE))
 		seen_op_delete()(p);
@@ -248,7 +248,7 @@ OPERATOR(void, op_delete_sized_aligned, "_ZdlPv" SZ "St11align_val_t", (void *p,
 	if (IS_REPLACED(DELETE << ALIGNED))
 		seen_op_delete_aligned()(p, align);
 	else
-		entry_release_sized(p, size, align, KIND_NEW);
+		entry_free_sized(p, size, align, KIND_NEW);
 })
 OPERATOR(void, op_delete_array_sized_aligned, "_ZdaPv" SZ "St11align_val_t", (void *p, size_t size, size_t align), {
 	if (IS_REPLACED((DELETE | DELETE_ARRAY) << ALIGNED))

@@ -17,7 +17,7 @@ enum {
 	TRIES = 16,      /* mosaics looked at per length of hole */
 };
 
-HAK_NOINLINE static void *take_from(struct heap *h, unsigned sc, struct slab *s) {
+HAK_EVERYDAY HAK_NOINLINE static void *take_from(struct heap *h, unsigned sc, struct slab *s) {
 	void *p = bin_fill_holes(h, sc, s, policy_carve(sc, bin_wants(h, sc), 0));
 	heap_file_mosaic(h, s);
 	if (p != NULL)
@@ -33,7 +33,7 @@ static bool serves(const struct slab *s, unsigned sc) {
 }
 
 /* From the mosaics with holes of one length, of 2^log units and more. */
-static void *take_from_list(struct heap *h, unsigned sc, unsigned log) {
+HAK_EVERYDAY static void *take_from_list(struct heap *h, unsigned sc, unsigned log) {
 	struct list_node *n = h->holes[log].first, *next;
 	for (unsigned i = 0; n != NULL && i < TRIES; n = next, i++) {
 		struct slab *s = slab_of_ready_node(n);
@@ -45,7 +45,7 @@ static void *take_from_list(struct heap *h, unsigned sc, unsigned log) {
 	return NULL;
 }
 
-static void *take_from_mosaics(struct heap *h, unsigned sc) {
+HAK_EVERYDAY static void *take_from_mosaics(struct heap *h, unsigned sc) {
 	unsigned units = mosaic_units(sc);
 	for (unsigned log = ilog2(units); log < HOLE_LENGTHS; log++) {
 		void *p = take_from_list(h, sc, log);
@@ -92,7 +92,7 @@ static struct slab *find_sparse(struct heap *h, size_t size) {
 	return NULL;
 }
 
-static struct slab *open_slab(struct heap *h, struct slab *s) {
+HAK_EVERYDAY static struct slab *open_slab(struct heap *h, struct slab *s) {
 	heap_unlink_slab(h, s);
 	bool opened = mosaic_open(s);
 	if (opened)
@@ -109,7 +109,7 @@ static bool may_have_mosaics(const struct heap *h) {
 }
 
 /* From the heap's mosaics, or one that an ended thread left. */
-static void *take_from_any(struct heap *h, unsigned sc) {
+HAK_EVERYDAY static void *take_from_any(struct heap *h, unsigned sc) {
 	void *p = take_from_mosaics(h, sc);
 	struct slab *s = p == NULL ? pool_adopt(0, &h->inbox, h->tag) : NULL;
 	if (s == NULL)
@@ -134,7 +134,7 @@ HAK_EVERYDAY void *holes_refill(struct heap *h, unsigned sc) {
 
 /* ---- the first blocks of a class ---- */
 
-void *holes_start(struct heap *h, unsigned sc) {
+HAK_EVERYDAY void *holes_start(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	size_t taken = hc->started * (size_t)hak_size_classes[sc].size;
 	if (!h->is_first || !may_have_mosaics(h) || hc->all.first != NULL || taken >= STARTED)

@@ -19,7 +19,7 @@ size_t nursery_used(void) {
 	return __atomic_load_n(&hak_nursery.used, __ATOMIC_RELAXED);
 }
 
-static bool make(void) {
+HAK_EVERYDAY static bool make(void) {
 	struct span span;
 	if (!span_alloc(1, SPAN_DENSE, 0, &span))
 		return false;
@@ -38,7 +38,7 @@ static bool may_take(unsigned sc, size_t size) {
 }
 
 /* The block that was freed last, or NULL. */
-static void *take_again(unsigned sc, size_t size) {
+HAK_EVERYDAY static void *take_again(unsigned sc, size_t size) {
 	/* Relaxed: a hint, which the flag decides on. */
 	uint32_t i = atomic_load_explicit(&hak_nursery.freed[sc], memory_order_relaxed);
 	uint8_t freed = (uint8_t)(sc | NURSERY_FREED_FLAG);
@@ -52,7 +52,7 @@ static void *take_again(unsigned sc, size_t size) {
 	return memset((void *)(hak_nursery.base + i * NURSERY_UNIT), 0, size);
 }
 
-void *nursery_alloc(unsigned sc) {
+HAK_EVERYDAY void *nursery_alloc(unsigned sc) {
 	size_t size = hak_size_classes[sc].size;
 	void *p = take_again(sc, size);
 	if (p != NULL)
@@ -73,7 +73,7 @@ static uint8_t unit_at(uint32_t i) {
 	return atomic_load_explicit(&hak_nursery.unit[i], memory_order_relaxed);
 }
 
-enum nursery_state nursery_find(uintptr_t addr, uintptr_t *blockp, unsigned *scp) {
+HAK_EVERYDAY enum nursery_state nursery_find(uintptr_t addr, uintptr_t *blockp, unsigned *scp) {
 	uintptr_t off = addr - hak_nursery.base;
 	if (off >= nursery_used())
 		return NURSERY_UNUSED;
@@ -87,7 +87,7 @@ enum nursery_state nursery_find(uintptr_t addr, uintptr_t *blockp, unsigned *scp
 	return (unit_at(i) & NURSERY_FREED_FLAG) != 0 ? NURSERY_FREED : NURSERY_LIVE;
 }
 
-bool nursery_free(uintptr_t block) {
+HAK_EVERYDAY bool nursery_free(uintptr_t block) {
 	uint32_t i = (uint32_t)((block - hak_nursery.base) / NURSERY_UNIT);
 	/* Release: whom the block is handed to next writes after us. Of two frees one sees the class alone. */
 	uint8_t sc = atomic_fetch_or_explicit(&hak_nursery.unit[i], NURSERY_FREED_FLAG, memory_order_release);

@@ -158,7 +158,7 @@ static void mark_used(const struct slab *s, struct mosaic *m) {
 	}
 }
 
-bool mosaic_open(struct slab *s) {
+HAK_EVERYDAY __attribute__((cold)) bool mosaic_open(struct slab *s) {
 	struct mosaic *m = new_mosaic();
 	if (m == NULL)
 		return false;

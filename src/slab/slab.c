@@ -34,14 +34,14 @@ struct lock *slab_lock(void) {
 /* The topmost byte is 0x80 to 0x9f and the next one below 0x80, so that no link looks like a
    pointer, a small number of either sign, a floating-point number that is not next to nothing, ASCII, UTF-8, or one
    byte repeated. That one is odd, because a mark begins with it: a string's end that is written too far is seen. */
-void key_init(const uint64_t random[2]) {
+HAK_EVERYDAY void key_init(const uint64_t random[2]) {
 	uint64_t k = random[0] ^ (random[1] << 7 | random[1] >> 57);
 	hak_key = (uintptr_t)((k & 0x1f7fffffffffffff) | 0x8001000000000001);
 	uint64_t mark = (random[0] ^ random[1] >> 32) * 0x9e3779b97f4a7c15;
 	hak_mark = (hak_key & 0xffff000000000000) | (mark >> 16 & 0xffffffff0000) | hak_key >> 48;
 }
 
-static struct slab *take_descriptor_locked(void) {
+HAK_EVERYDAY static struct slab *take_descriptor_locked(void) {
 	struct list_node *n = slabs.free.first;
 	if (n != NULL) {
 		list_remove(n);
@@ -61,7 +61,7 @@ static struct slab *take_descriptor_locked(void) {
 	return s;
 }
 
-static unsigned take_descriptors(struct slab **slab, unsigned most) {
+HAK_EVERYDAY static unsigned take_descriptors(struct slab **slab, unsigned most) {
 	unsigned n = 0;
 	lock_acquire(&slabs.lock);
 	for (; n < most && (slab[n] = take_descriptor_locked()) != NULL; n++)
@@ -70,7 +70,7 @@ static unsigned take_descriptors(struct slab **slab, unsigned most) {
 	return n;
 }
 
-static void put_descriptors(struct slab **slab, unsigned n) {
+HAK_EVERYDAY static void put_descriptors(struct slab **slab, unsigned n) {
 	if (n == 0)
 		return;
 	lock_acquire(&slabs.lock);
@@ -116,7 +116,7 @@ HAK_COLD void slab_populate(struct slab *s) {
 }
 
 /* Empty, of that class, in a granule that is there. */
-HAK_NOINLINE static void set_up(struct slab *s, unsigned sc) {
+HAK_EVERYDAY HAK_NOINLINE static void set_up(struct slab *s, unsigned sc) {
 	const struct size_class *c = &hak_size_classes[sc];
 	s->free = slab_end(s);
 	s->free_count = s->used = s->carved = s->left_remote = 0;
@@ -130,7 +130,7 @@ HAK_NOINLINE static void set_up(struct slab *s, unsigned sc) {
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);
 }
 
-static void begin(struct slab *s, unsigned sc, const struct span *span) {
+HAK_EVERYDAY static void begin(struct slab *s, unsigned sc, const struct span *span) {
 	s->base = (uintptr_t)span->base;
 	s->ss = span->ss;
 	s->fresh_is_zero = span->zero;
@@ -143,7 +143,7 @@ static void begin(struct slab *s, unsigned sc, const struct span *span) {
 	atomic_store_explicit(&s->mosaic, NULL, memory_order_relaxed);
 }
 
-unsigned slab_new_several(unsigned sc, bool is_first, struct slab **slab, unsigned most) {
+HAK_EVERYDAY unsigned slab_new_several(unsigned sc, bool is_first, struct slab **slab, unsigned most) {
 	const struct size_class *c = &hak_size_classes[sc];
 	struct span span[SPAN_BATCH];
 	unsigned described = take_descriptors(slab, most);
@@ -180,7 +180,7 @@ HAK_COLD void slab_convert(struct slab *s, unsigned sc) {
 	set_up(s, sc);
 }
 
-static struct span span_of(const struct slab *s) {
+HAK_EVERYDAY static struct span span_of(const struct slab *s) {
 	return (struct span){ .base = (void *)s->base, .granules = 1, .ss = s->ss,
 	                      .idle = s->is_end_idle ? span_idle(1, s->block_size) : 0,
 	                      .slack = s->is_end_slack ? span_idle(1, s->block_size) : 0 };
@@ -188,7 +188,7 @@ static struct span span_of(const struct slab *s) {
 
 /* Prefetches in such numbers get dropped. Blocks in use are read too, so what is read says nothing. But those of whole
    pages the program may have made inaccessible. */
-HAK_GUESS void slab_touch_blocks(const struct slab *s) {
+HAK_EVERYDAY HAK_GUESS void slab_touch_blocks(const struct slab *s) {
 	if (s->block_size >= os_facts.page_size)
 		return;
 	const struct slab_blocks blocks = slab_blocks(s);
@@ -197,14 +197,14 @@ HAK_GUESS void slab_touch_blocks(const struct slab *s) {
 		(void)*(const volatile uintptr_t *)(blocks.first + at);
 }
 
-HAK_COLD void slab_use_end(struct slab *s) {
+HAK_EVERYDAY void slab_use_end(struct slab *s) {
 	struct span span = span_of(s);
 	span_use(&span, GRANULE);
 	s->is_end_idle = s->is_end_slack = false;
 }
 
 /* All of deleting that takes no lock. False: its granule is lost. */
-HAK_NOINLINE static bool finish(struct slab *s, struct span *span, size_t *touchedp) {
+HAK_EVERYDAY HAK_NOINLINE static bool finish(struct slab *s, struct span *span, size_t *touchedp) {
 	HAK_PROBE2(slab_release, s->base, s->sc);
 	bool mosaic = slab_mosaic(s) != NULL;
 	*span = span_of(s);
@@ -222,7 +222,7 @@ HAK_NOINLINE static bool finish(struct slab *s, struct span *span, size_t *touch
 	return drop_guard(s);
 }
 
-void slab_delete_all(struct slab *list) {
+HAK_EVERYDAY void slab_delete_all(struct slab *list) {
 	while (list != NULL) {
 		struct slab *slab[SPAN_BATCH];
 		struct span span[SPAN_BATCH];
@@ -235,6 +235,8 @@ void slab_delete_all(struct slab *list) {
 			spans += finish(slab[n], &span[spans], &touched[spans]);
 		}
 		put_descriptors(slab, n);
+		for (unsigned i = 0; i < spans; i++) /* before their descriptors become numbers: see pagemap_set */
+			pagemap_set_tag((uintptr_t)span[i].base, 1, TAG_FREE);
 		if (spans != 0)
 			span_free_several(span, touched, spans);
 	}
@@ -249,7 +251,7 @@ HAK_COLD void slab_forget(struct slab *s) {
 	put_descriptors(&s, 1);
 }
 
-void slab_set_tag(struct slab *s, uint32_t owner_tag) {
+HAK_EVERYDAY void slab_set_tag(struct slab *s, uint32_t owner_tag) {
 	uint32_t code = slab_mosaic(s) != NULL ? TAG_MOSAIC : (uint32_t)s->sc << SC_CODE_SHIFT;
 	pagemap_set(s->base, 1, owner_tag | code, s);
 }
