@@ -88,8 +88,10 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 		memcpy(p, ptr, min_size(old, size));
 		entry_free_as(ptr, KIND_MALLOC);
 	}
-	if (p != NULL || size > old)
+	if (p != NULL)
 		return p;
+	if (size > old)
+		return entry_not_regrown(ptr);
 	errno = saved; /* a block that cannot shrink stays */
 	if (secure_is_on())
 		block_resize(ptr, size, true); /* what its free may say of it */

@@ -145,7 +145,7 @@ HAK_NOINLINE static bool release_large(struct heap *h, struct large *l, void *pt
 /* The ways on which nobody wants to see the block. False: nothing has been done. */
 static bool release_unseen(void *ptr, const void *caller) {
 	struct heap *h = hak_tcache.heap;
-	if (HAK_UNLIKELY(sample_has_blocks() || (h != NULL ? h->busy : hak_fork_repair_due)))
+	if (HAK_UNLIKELY(sample_has_blocks() || (h != NULL ? h->busy : fork_repair_is_due())))
 		return false;
 	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
 	if (e.tag == TAG_LARGE)
@@ -233,6 +233,7 @@ static size_t size_of_small(const void *ptr) {
 
 /* Whatever size_of_small did not find. */
 HAK_COLD static enum block_found find_other(enum misuse_op op, const void *ptr, size_t *sizep) {
+	fork_repair_if_due();
 	enum block_found found = block_usable_size(op, ptr, sizep);
 	if (HAK_LIKELY(found != BLOCK_FOREIGN))
 		return found;
@@ -266,9 +267,15 @@ void *entry_regrow(void *ptr, size_t size, bool may_move) {
 	return block_resize(ptr, size, false) ? ptr : may_move ? block_move(ptr, size) : NULL;
 }
 
+HAK_COLD void *entry_not_regrown(void *ptr) {
+	struct large *l = large_of((uintptr_t)ptr);
+	if (l != NULL)
+		large_stop_growing(l);
+	return NULL;
+}
+
 /* All but a small block: small rather than fast. */
 HAK_COLD static void *realloc_other(void *ptr, size_t size, const void *caller) {
-	fork_repair_if_due();
 	size_t old;
 	enum block_found found = find_other(OP_REALLOC, ptr, &old);
 	if (HAK_UNLIKELY(found >= BLOCK_MISUSED))
@@ -295,7 +302,7 @@ HAK_COLD static void *realloc_other(void *ptr, size_t size, const void *caller) 
 		p = entry_regrow(ptr, size, true);
 	}
 	if (p == NULL)
-		return NULL;
+		return entry_not_regrown(ptr);
 	errno = saved;
 	return entry_resized(ptr, p, size, caller);
 }

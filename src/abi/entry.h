@@ -46,6 +46,9 @@ void entry_sample(struct locked_heap *of, void *ptr, size_t size, const void *ca
 /* Gives a block another size where it is, or by moving its pages: its place, or NULL if neither can be. */
 void *entry_regrow(void *ptr, size_t size, bool may_move);
 
+/* Neither can be, in the end: what the block has taken up for that goes back. NULL. */
+void *entry_not_regrown(void *ptr);
+
 /* A block has a new size, and if it was large a new place maybe: to a profile, a large one is then another
    block, of whoever called at `caller`. Gives back `ptr`. */
 void *entry_resized(const void *old, void *ptr, size_t size, const void *caller);

@@ -22,7 +22,15 @@
 #include "space/purge.h"
 #include "space/superslab.h"
 
-HAK_AT_START bool hak_fork_repair_due;
+HAK_AT_START bool hak_fork_repair_due; /* under the lock */
+static struct {
+	struct lock lock;
+	struct tcache *repairs;  /* who holds it; NULL: nobody */
+	bool call_was_cut;       /* locks may have to be reset, */
+	bool heaps_are_due;      /* and heaps repaired; the forking thread's stands aside till then: */
+	struct tcache *of;
+	struct heap *aside;      /* NULL: it had none */
+} child;
 static bool was_threaded; /* there were other threads when fork was called, or there may have been */
 
 static void repair(struct lock *l, void (*rebuild)(void)) {
@@ -75,12 +83,57 @@ static bool is_alone(unsigned extra) {
 	return __libc_single_threaded || os_thread_count() == 1 + extra;
 }
 
+/* A signal handler amid this finds the thread with a heap that is busy; another thread finds it with none, and waits. */
+static void repair_heaps(void) {
+	struct heap *mine = child.aside;
+	if (mine == NULL) {
+		heap_repair_after_fork(NULL);
+		return;
+	}
+	heap_enter(mine);
+	if (child.of == &hak_tcache)
+		child.of->heap = mine;
+	heap_repair_after_fork(mine);
+	child.of->heap = mine;
+	heap_leave(mine);
+}
+
 void fork_repair(void) {
-	hak_fork_repair_due = false;
+	/* A signal handler amid this goes on as it is. Only who set it finds its own address. */
+	if (__atomic_load_n(&child.repairs, __ATOMIC_RELAXED) == &hak_tcache)
+		return;
+	lock_acquire(&child.lock);
+	__atomic_store_n(&child.repairs, &hak_tcache, __ATOMIC_RELAXED);
 	/* Once the child has other threads it has left the handler, and the interrupted call has released its locks:
 	   those that are held now are the threads'. */
-	if (is_alone(0))
+	if (child.call_was_cut && is_alone(0))
 		repair_shared(false);
+	child.call_was_cut = false;
+	if (child.heaps_are_due)
+		repair_heaps();
+	child.heaps_are_due = false;
+	/* Release: who does not wait finds all of it done. */
+	__atomic_store_n(&hak_fork_repair_due, false, __ATOMIC_RELEASE);
+	__atomic_store_n(&child.repairs, NULL, __ATOMIC_RELAXED);
+	lock_release(&child.lock);
+}
+
+/* Most children of threads call exec next: the blocks that the threads had in their caches are not touched, so not
+   copied, and not missed where the program keeps them from children (MADV_DONTFORK), until one needs the allocator's
+   slow paths. They come here first, since the thread has no heap until then. */
+static void put_off_heaps(void) {
+	struct tcache *t = &hak_tcache;
+	if (child.heaps_are_due && child.of == t)
+		return; /* since an earlier fork */
+	if (child.heaps_are_due && child.aside != NULL)
+		heap_enter(child.aside); /* of a thread that is gone, too: it is taken for broken */
+	child.of = t;
+	child.aside = t->heap;
+	hak_fork_repair_due = child.heaps_are_due = true;
+	if (heap_note_left(t->heap))
+		t->heap = NULL;
+	else
+		fork_repair();
 }
 
 static bool is_in_slow_path(void) {
@@ -113,9 +166,14 @@ void fork_child(void) {
 		lifecycle_forsake_heap();
 	if (was_threaded) {
 		repair_shared(true);
-		heap_repair_after_fork(mine);
+		if (child.repairs != &hak_tcache) { /* else it goes on, if the handler that called fork returns */
+			child.repairs = NULL;
+			lock_reset(&child.lock);
+			put_off_heaps();
+		}
 	} else {
 		/* A call that resizes a block marks no heap, and while it purges it holds no lock. */
-		hak_fork_repair_due |= interrupted || purge_is_going_on();
+		child.call_was_cut |= interrupted || purge_is_going_on();
+		hak_fork_repair_due |= child.call_was_cut;
 	}
 }

@@ -6,7 +6,8 @@
  * ours, and fork waits for stdio. So the child finds our memory as it was at one instant (each
  * thread stopped somewhere, none having seen what another did later) and repairs it: a structure
  * whose lock was held is rebuilt from what is written before it, and the heaps of the threads that
- * are gone are retired. When fork was called in a signal handler that interrupted this very thread
+ * are gone are retired; the latter before the child's first slow path, which most children never
+ * take. When fork was called in a signal handler that interrupted this very thread
  * inside a slow path, the thread's own heap is forsaken: it starts anew, and the interrupted call, if the
  * handler returns to it, goes on with the old one. That is safe only if there was no other thread: then
  * only that call can hold a lock, and it will release it when it goes on, so nothing is rebuilt unless the
@@ -25,13 +26,18 @@
 void fork_prepare(void);
 void fork_child(void);
 
-/* In a child that was forked by a handler amid a call of ours: sets right what that call left half done. */
+/* In a child: sets right what threads, or a call amid which a handler forked, left half done. */
 void fork_repair(void);
 extern HAK_HIDDEN bool hak_fork_repair_due;
 
-/* Whoever takes a lock without a heap asks first; lifecycle_heap does it by itself. */
+HAK_INLINE bool fork_repair_is_due(void) {
+	/* Acquire: all that the repair did. */
+	return HAK_UNLIKELY(__atomic_load_n(&hak_fork_repair_due, __ATOMIC_ACQUIRE));
+}
+
+/* Whoever takes a lock without a heap, or makes a thread, asks first; lifecycle_heap does it by itself. */
 HAK_INLINE void fork_repair_if_due(void) {
-	if (HAK_UNLIKELY(hak_fork_repair_due))
+	if (fork_repair_is_due())
 		fork_repair();
 }
 

@@ -109,7 +109,8 @@ HAK_EVERYDAY __attribute__((constructor(101))) static void constructor(int argc,
 /* Linked with -z initfirst, it also runs after the destructors of the other libraries. */
 HAK_EVERYDAY __attribute__((destructor(101))) static void destructor(void) {
 	background_stop();
-	fork_repair_if_due();
+	if (hak_settings.stats != STATS_OFF || hak_settings.sample != 0)
+		fork_repair_if_due();
 	profile_end();
 	if (hak_settings.stats != STATS_OFF)
 		stats_end();
@@ -152,11 +153,10 @@ static void leave_heap(void) {
 }
 
 void lifecycle_thread_exit(void) {
-	leave_heap();
-	if (!inboxes_wait())
-		return;
 	fork_repair_if_due();
-	sleepers_relieve(NULL, true); /* the thread may have been the last to come by */
+	leave_heap();
+	if (inboxes_wait())
+		sleepers_relieve(NULL, true); /* the thread may have been the last to come by */
 }
 
 static void exit_hook(void *arg) {
@@ -200,8 +200,8 @@ HAK_COLD struct lock *lifecycle_lock(void) {
 HAK_EVERYDAY HAK_NOINLINE static struct heap *attach(void) {
 	struct tcache *t = &hak_tcache;
 	fork_repair_if_due();
-	if (t->torn_down)
-		return NULL;
+	if (t->torn_down || t->heap != NULL) /* it stood aside: see put_off_heaps */
+		return t->heap;
 	lifecycle_init();
 	/* Hardened, every call is to be out of line. */
 	bool inert = hak_settings.secure != 0 || t->forsaken != NULL;

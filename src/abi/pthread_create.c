@@ -14,6 +14,7 @@
 #include <threads.h>
 
 #include "abi/entry.h"
+#include "abi/fork.h"
 #include "abi/lifecycle.h"
 #include "abi/next.h"
 #include "observe/profile.h"
@@ -27,6 +28,9 @@ struct start {
 	thrd_start_t c11_routine; /* instead of `routine` */
 	void *arg;
 };
+
+/* Looked up by who makes threads: one of them may not take the loader's lock. */
+static _Atomic(void *) set_cancel_type;
 
 /* Out of line: it is called once a thread. */
 HAK_EVERYDAY HAK_NOINLINE static void release(struct start *start) {
@@ -44,11 +48,20 @@ HAK_EVERYDAY static struct start take(void *arg) {
 	return start;
 }
 
+/* The routine may have returned with cancellation at any instruction allowed; not in what follows. */
+HAK_EVERYDAY static void defer_cancellation(void) {
+	int (*set)(int, int *), before;
+	*(void **)&set = atomic_load_explicit(&set_cancel_type, memory_order_relaxed); /* as in next_cached */
+	if (set != NULL)
+		set(PTHREAD_CANCEL_DEFERRED, &before);
+}
+
 HAK_EVERYDAY static void *run(void *arg) {
 	struct start start = take(arg);
 	void *result;
 	pthread_cleanup_push(ended, NULL);
 	result = start.routine(start.arg);
+	defer_cancellation();
 	pthread_cleanup_pop(1);
 	return result;
 }
@@ -58,11 +71,15 @@ static int run_c11(void *arg) {
 	int result;
 	pthread_cleanup_push(ended, NULL);
 	result = start.c11_routine(start.arg);
+	defer_cancellation();
 	pthread_cleanup_pop(1);
 	return result;
 }
 
 HAK_EVERYDAY static struct start *new_start(struct start start) {
+	HAK_EVERYDAY_CONST static const char name[] = "pthread_setcanceltype";
+	next_cached(&set_cancel_type, name);
+	fork_repair_if_due();
 	/* Loads a library, which an allocation may not once there are threads. */
 	if (profile_is_due())
 		profile_begin(NULL);

@@ -290,7 +290,7 @@ static bool is_stale(const struct large *l) {
 /* Not later: sandboxes forbid asking. */
 HAK_EVERYDAY void bigcache_init(void) {
 	static const size_t most = 512 * HAK_MIB;
-	size_t memory = hak_settings.bigcache_max == BIGCACHE_AUTO ? os_memory() : 0;
+	size_t memory = os_memory();
 	if (hak_settings.limit != 0 && memory != 0)
 		memory = min_size(memory, hak_settings.limit);
 	automatic_max = memory != 0 ? max_size(min_size(memory / 8, most), 1) : most;

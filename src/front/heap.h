@@ -90,6 +90,7 @@ struct heap {
 	int64_t until_guard;     /* blocks until the next is sampled (front/guard.h) */
 	uint64_t random;         /* state of secure_random; not 0 */
 	struct quarantine *quarantine; /* NULL: none */
+	uint16_t *left_counts;   /* blocks in each bin when a fork took the thread away; NULL: that never was so */
 	struct bin *own_bins;    /* of a thread heap whose thread's cache stays inert; NULL: not made yet */
 	uint64_t looked;         /* at the clock, in os_cycles */
 	uint64_t paced;          /* likewise, by heap_pace; */
@@ -212,8 +213,12 @@ const void *heap_registry_first(void);
    memory for that. */
 void heap_count_ops(struct heap *h, struct bin *visible);
 
-/* In a fork child: the heaps other than `mine` lost their threads; takes their slabs away from them.
-   Afterwards every slab has an owner or is in the pool. */
+/* In a fork child, at once: the heaps other than `mine` lost their threads, and have empty bins from here on. False: out
+   of memory. */
+bool heap_note_left(const struct heap *mine);
+
+/* In a fork child, later: takes their slabs away from them, and brings home what was in the bins. Afterwards every slab
+   has an owner or is in the pool. */
 void heap_repair_after_fork(struct heap *mine);
 
 /* In a fork child, for a locked heap whose lock was held: takes none of its lists for granted. */

@@ -8,6 +8,7 @@
 #include "os/lock.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
+#include "space/meta.h"
 
 /* All inboxes, which stay open: to look for a slab in each would take long where they are long. */
 static void empty_inboxes(void) {
@@ -36,7 +37,7 @@ static void settle_unfinished(struct slab *s, void *arg) {
 		return;
 	struct pagemap_entry e = pagemap_find(s->base);
 	/* The descriptor may still say what it held before: a slab mapped alone, say, that is unmapped now. */
-	if (e.desc != s || e.tag == TAG_NONE) {
+	if (e.desc != s || !tag_is_slab(e.tag)) {
 		slab_forget(s); /* nobody has a block of it */
 		return;
 	}
@@ -46,11 +47,21 @@ static void settle_unfinished(struct slab *s, void *arg) {
 		forget_free_blocks(s);
 }
 
+/* A thread that is gone was inside it: its own, or one without a thread, whose spares it gave back. */
+static bool is_broken(const struct heap *h, const struct heap *mine) {
+	return h != mine && h->busy && !h->locked && !h->forsaken;
+}
+
+/* The heap of a thread that is gone, which was not inside it. (A signal handler amid the repair may have got one.) */
+static bool is_left(const struct heap *h, const struct heap *mine) {
+	return h != mine && h != hak_tcache.heap && h->bins != NULL && !h->busy && !h->locked && !h->forsaken;
+}
+
 /* The heap's thread was stopped inside a slow path: its lists cannot be trusted, so its free blocks
    are lost to the child; what the child itself frees from now on is not. */
-static void disown_broken(struct slab *s, void *arg) {
-	struct heap *h = arg;
-	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != &h->inbox)
+static void disown_broken(struct slab *s, void *mine) {
+	struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_relaxed);
+	if (owner == NULL || !is_broken(LIST_ENTRY(owner, struct heap, inbox), mine))
 		return;
 	forget_free_blocks(s);
 	s->ready = s->all = (struct list_node){ 0 };
@@ -95,7 +106,6 @@ void heap_forget_free(struct heap *h) {
 }
 
 static void retire_broken(struct heap *h) {
-	slab_for_each(disown_broken, h);
 	quarantine_forget(h);
 	memset(h->classes, 0, sizeof h->classes);
 	memset(h->holes, 0, sizeof h->holes);
@@ -138,16 +148,6 @@ void heap_forget_bins(struct heap *h) {
 	lock_release(heap_registry_lock());
 }
 
-/* The heap of a thread that is gone. */
-static bool is_left(const struct heap *h, const struct heap *mine) {
-	return h != mine && h->bins != NULL && !h->locked && !h->forsaken;
-}
-
-/* A thread that is gone was inside it: its own, or one without a thread, whose spares it gave back. */
-static bool is_broken(const struct heap *h, const struct heap *mine) {
-	return h != mine && h->busy && !h->locked && !h->forsaken;
-}
-
 /* Threads that are gone may have stopped between a large block and its count. */
 static void recount_large(void) {
 	struct large_sums sums = large_sum();
@@ -160,7 +160,44 @@ static void recount_large(void) {
 	}
 }
 
+/* The bins of heaps that are left: those of threads lie in their thread-local memory, which the child may use for
+   anything. Empty but for the heap that is retired just now. */
+static struct tcache left;
+
+/* False: out of memory. */
+static bool note_bins(struct heap *h) {
+	if (h->left_counts == NULL)
+		h->left_counts = meta_alloc(SC_COUNT * sizeof *h->left_counts);
+	if (h->left_counts == NULL)
+		return false;
+	for (unsigned sc = 0; sc < SC_COUNT; sc++)
+		h->left_counts[sc] = (uint16_t)bin_count(h, sc);
+	h->bins = left.bin;
+	return true;
+}
+
+bool heap_note_left(const struct heap *mine) {
+	bool all = true;
+	for (struct heap *h = heap_registry(); h != NULL && all; h = h->next)
+		all = !is_left(h, mine) || h->bins == left.bin || note_bins(h);
+	return all;
+}
+
+static void retire_left(struct heap *h) {
+	heap_enter(h);
+	for (unsigned sc = 0; sc < SC_COUNT && h->bins == left.bin; sc++) {
+		left.bin[sc] = bin_empty(&h->classes[sc], sc);
+		left.bin[sc].top -= h->left_counts[sc] * sizeof(void *);
+	}
+	heap_retire(h);
+}
+
 void heap_repair_after_fork(struct heap *mine) {
+	bool any_broken = false;
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
+		any_broken |= is_broken(h, mine);
+	if (any_broken)
+		slab_for_each(disown_broken, mine);
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_broken(h, mine))
 			retire_broken(h);
@@ -170,7 +207,7 @@ void heap_repair_after_fork(struct heap *mine) {
 	slab_for_each(route_lost, NULL);
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine))
-			heap_retire(h);
+			retire_left(h);
 	/* The slabs are in order now, and all that heaps had to send is sent: what no thread is there to read goes to them. */
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (h != mine && !h->locked && h->bins == NULL)

@@ -163,7 +163,8 @@ HAK_EVERYDAY struct heap *heap_acquire(struct bin *bins, bool locked) {
 	seed(h);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		bins[sc] = bin_empty(&h->classes[sc], sc);
-	__atomic_store_n(&h->bins, bins, __ATOMIC_RELAXED);
+	/* Release: own_bins, see heap_call_threads. */
+	__atomic_store_n(&h->bins, bins, __ATOMIC_RELEASE);
 	inbox_open(&h->inbox);
 	return h;
 }
@@ -175,7 +176,8 @@ HAK_COLD void heap_count_ops(struct heap *h, struct bin *visible) {
 		return;
 	memcpy(h->ops->bins, visible, sizeof h->ops->bins);
 	memset(visible, 0, sizeof h->ops->bins);
-	__atomic_store_n(&h->bins, h->ops->bins, __ATOMIC_RELAXED);
+	/* Release: ops, see heap_call_threads. */
+	__atomic_store_n(&h->bins, h->ops->bins, __ATOMIC_RELEASE);
 }
 
 /* ---- flush, retire, destroy ---- */
@@ -259,10 +261,11 @@ HAK_COLD void heap_call_threads(bool try) {
 		return;
 	/* What the threads are called for comes first: heap_count_frees. */
 	atomic_thread_fence(memory_order_seq_cst);
-	/* A heap loses its bins under the lock, so these are of living threads. Relaxed: a thread that does
-	   not see it yet sees it soon; one whose operations are counted is always on the slow path. */
+	/* A heap loses its bins under the lock, so these are of living threads. Acquire: whether they are the thread's.
+	   Relaxed: a thread that does not see it yet sees it soon; one whose operations are counted is always on the slow
+	   path. */
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
-		struct bin *bins = __atomic_load_n(&h->bins, __ATOMIC_RELAXED);
+		struct bin *bins = __atomic_load_n(&h->bins, __ATOMIC_ACQUIRE);
 		if (bins != NULL && bins != h->own_bins && h->ops == NULL && !h->locked && !h->forsaken)
 			__atomic_store_n(&tcache_of_bins(bins)->tag, TAG_MATCHES_NONE, __ATOMIC_RELAXED);
 	}

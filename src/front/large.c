@@ -406,6 +406,14 @@ static bool resize_big(struct large *l, size_t granules, bool must) {
 	return true;
 }
 
+void large_stop_growing(struct large *l) {
+	size_t usable = l->usable, granules = large_span_granules(usable);
+	if (!is_big(l) || l->guard != 0 || granules >= l->span.granules)
+		return;
+	shrink_big(l, granules);
+	l->usable = usable;
+}
+
 /* Between its guards: the rest of its last granule is inaccessible, too. */
 static bool resize_guarded(struct large *l, size_t usable) {
 	size_t old = l->usable;

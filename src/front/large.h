@@ -141,6 +141,9 @@ void large_dispose(struct large *l);
    or copied; it is as it was, but may have more granules then. */
 bool large_resize(struct large *l, size_t size, bool must);
 
+/* It could not: what granules it has got beyond those that it needs, if they are many, go back. */
+void large_stop_growing(struct large *l);
+
 /* Moves the block, by moving its pages, to where `size` bytes fit. False: not possible that way, or not worth it, as
    large_resize, which comes before, found. */
 bool large_move(struct large *l, size_t size);

@@ -167,7 +167,7 @@ bool misuse_wrong(uintptr_t block, size_t size, const char *what, size_t value) 
 
 /* The slab that a decoded link leads to, or NULL. */
 static const struct slab *link_target(uintptr_t decoded) {
-	struct pagemap_entry e = pagemap_find(decoded);
+	struct pagemap_entry e = pagemap_lookup_steady(decoded);
 	return tag_is_slab(e.tag) ? e.desc : NULL;
 }
 

@@ -360,10 +360,12 @@ enum { MOVE_WAIT = 1000, MOVE_WAIT_MOST = 60 * MOVE_WAIT };
 /* Not inlined: valgrind is told of it by its name (tests/memcheck.c). */
 HAK_NOINLINE enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
 	/* Whether the target was unmapped before the call failed depends on the kernel and the error. It cannot be asked
-	   for: the addresses may be another thread's by then. So they are lost, and the next try waits, longer each time
-	   until one succeeds: what refused it, too many mappings, may pass. */
+	   for: the addresses may be another thread's by then. So they are lost, and the next try for as much waits, longer
+	   each time until one succeeds: what refused it, too little memory or too many mappings, may pass. */
 	static _Atomic uint64_t wait, until; /* ms; relaxed: two threads at once may lose two */
-	if (os_now_ms() < atomic_load_explicit(&until, memory_order_relaxed))
+	static _Atomic size_t refused;
+	if (new_size >= atomic_load_explicit(&refused, memory_order_relaxed) &&
+	    os_now_ms() < atomic_load_explicit(&until, memory_order_relaxed))
 		return MOVE_REFUSED;
 	COUNT_CALL(mremap);
 	kernel_orders();
@@ -379,6 +381,7 @@ HAK_NOINLINE enum os_move_result os_move(void *addr, size_t old_size, size_t new
 	if (ret == -EPERM || ret == -ENOSYS || ret == -EINVAL)
 		return MOVE_REFUSED;
 	uint64_t next = min_size(2 * atomic_load_explicit(&wait, memory_order_relaxed) + MOVE_WAIT, MOVE_WAIT_MOST);
+	atomic_store_explicit(&refused, new_size, memory_order_relaxed);
 	atomic_store_explicit(&wait, next, memory_order_relaxed);
 	atomic_store_explicit(&until, os_now_ms() + next, memory_order_relaxed);
 	uncharge(new_size);
@@ -473,14 +476,15 @@ size_t os_file_read(int fd, char *buf, size_t size, size_t offset) {
 
 /* To be written. `flags`: besides those that both have. */
 static int open_output(const char *path, int flags, int mode) {
-	/* Where links are the system's, such as /dev/stdout. */
-	bool trusted = begins_with(path, "/dev/") || begins_with(path, "/proc/");
+	/* Where links are the system's, such as /dev/stdout; but what that leads to is the caller's. */
+	bool trusted = !os_facts.secure && !begins_with(path, "/dev/shm/") &&
+		(begins_with(path, "/dev/") || begins_with(path, "/proc/"));
 	flags |= O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (trusted ? 0 : O_NOFOLLOW | O_NONBLOCK);
 	return (int)raw6(SYS_openat, AT_FDCWD, (long)path, flags, mode, 0, 0);
 }
 
 HAK_COLD int os_file_create(const char *path) {
-	return open_output(path, O_TRUNC, 0666);
+	return open_output(path, O_TRUNC, os_facts.secure ? 0644 : 0666);
 }
 
 HAK_COLD int os_file_append(const char *path) {

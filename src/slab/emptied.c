@@ -35,6 +35,7 @@ bool emptied_make(struct slab *s) {
 	if (!atomic_compare_exchange_strong_explicit(&s->remote, &old, remote_pack(0, all, REMOTE_QUEUED | REMOTE_EMPTIED),
 	                                             memory_order_acquire, memory_order_relaxed))
 		return false;
+	pagemap_set_tag(s->base, 1, TAG_FREE); /* first: see pagemap_set */
 	pagemap_set(s->base, 1, TAG_FREE, (void *)(size_t)s->block_size);
 	return true;
 }

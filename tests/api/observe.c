@@ -6,6 +6,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -229,6 +230,18 @@ static void visit_agrees_with_stats(void **state)
 	assert_int_equal(hak_check(), 0);
 }
 
+static unsigned mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned lines = 0;
+
+	assert_non_null(maps);
+	for (int c; (c = getc(maps)) != EOF;)
+		lines += c == '\n';
+	fclose(maps);
+	return lines;
+}
+
 /* What is larger than any address space, or than the machine's memory unless the system lends what it has not, is refused
    before anybody gives something back for it. */
 static void impossible_request_caches_kept(void **state)
@@ -244,6 +257,7 @@ static void impossible_request_caches_kept(void **state)
 	take(2000);
 	give_back();
 	free(malloc(3 * MIB));
+	unsigned before_mappings = mappings();
 	struct hak_stats before = get();
 	for (size_t i = lent != NULL; i < sizeof impossible / sizeof *impossible; i++) {
 		size_t size = hidden(impossible[i]);
@@ -261,6 +275,7 @@ static void impossible_request_caches_kept(void **state)
 		assert_true(i == 0 || (!hak_aligned_alloc(size, 100) && errno == ENOMEM)); /* such an address there may be */
 	}
 	struct hak_stats after = get();
+	assert_in_range(mappings(), 0, before_mappings + 20); /* nor is a page map made for it */
 	assert_int_equal(after.cached, before.cached);
 	assert_int_equal(after.bigcache, before.bigcache);
 	assert_int_equal(after.home_blocks, before.home_blocks);

@@ -9,11 +9,15 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <pty.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -508,6 +512,135 @@ static void child_finds_large_blocks_in_order(void)
 	books_in_order(drift_large, 100);
 }
 
+/* What a thread has freed lies in its cache when others fork. */
+enum { RESTING = 400, RESTING_SIZE = 1000, STACK = 256 << 10 };
+static void *resting[RESTING];
+static atomic_bool is_resting;
+
+static void *free_and_rest(void *unused)
+{
+	for (size_t i = 0; i < RESTING; i++)
+		resting[i] = malloc(RESTING_SIZE);
+	for (size_t i = 0; i < RESTING; i++)
+		free(resting[i]);
+	is_resting = true;
+	for (;;)
+		pause();
+	return NULL;
+}
+
+static void *start_resting(void)
+{
+	void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	CHECK(stack != MAP_FAILED);
+	pthread_attr_init(&attributes);
+	CHECK(pthread_attr_setstack(&attributes, stack, STACK) == 0);
+	CHECK(pthread_create(&thread, &attributes, free_and_rest, NULL) == 0);
+	pthread_attr_destroy(&attributes);
+	while (!is_resting)
+		sched_yield();
+	return stack;
+}
+
+/* As programs do that let devices write to memory: the child has none of it. */
+static void blocks_kept_from_child(void)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	pid_t child;
+
+	start_resting();
+	for (size_t i = 0; i < RESTING; i++) {
+		uintptr_t first = (uintptr_t)resting[i] & -page, last = ((uintptr_t)resting[i] + RESTING_SIZE - 1) & -page;
+
+		CHECK(madvise((void *)first, last + page - first, MADV_DONTFORK) == 0);
+	}
+	child = fork();
+	if (child == 0)
+		_exit(0);
+	fork_expect_success(child);
+}
+
+/* A thread's stack is nobody's in the child, which may do with it what it likes. */
+static void stack_unmapped_by_child(void)
+{
+	void *stack = start_resting();
+	pid_t child = fork();
+
+	if (child == 0) {
+		CHECK(munmap(stack, STACK) == 0);
+		fork_prove_child();
+	}
+	fork_expect_success(child);
+}
+
+static void *load_once(void *unused)
+{
+	fork_load_once();
+	return NULL;
+}
+
+static void child_with_threads_at_once(void)
+{
+	fork_start_load(2);
+	for (int i = 0; i < 40; i++) {
+		pid_t child = fork();
+
+		if (child == 0) {
+			pthread_t threads[2];
+
+			for (size_t t = 0; t < 2; t++)
+				CHECK(pthread_create(&threads[t], NULL, load_once, NULL) == 0);
+			fork_load_once();
+			for (size_t t = 0; t < 2; t++)
+				CHECK(pthread_join(threads[t], NULL) == 0);
+			fork_prove_child();
+		}
+		fork_expect_success(child);
+	}
+}
+
+static void *fork_and_end(void *unused)
+{
+	pid_t child = fork();
+
+	if (child != 0)
+		fork_expect_success(child);
+	return NULL; /* the child's only thread */
+}
+
+static void child_ends_with_its_thread(void)
+{
+	fork_start_load(2);
+	for (int i = 0; i < 40; i++) {
+		pthread_t thread;
+
+		CHECK(pthread_create(&thread, NULL, fork_and_end, NULL) == 0);
+		CHECK(pthread_join(thread, NULL) == 0);
+	}
+}
+
+/* Children that do nothing but fork. */
+static void grandchild_does_the_work(void)
+{
+	fork_start_load(2);
+	for (int i = 0; i < 40; i++) {
+		pid_t child = fork();
+
+		if (child == 0) {
+			pid_t grandchild = fork();
+
+			if (grandchild == 0)
+				fork_prove_child_threads();
+			fork_expect_success(grandchild);
+			fork_prove_child();
+		}
+		fork_expect_success(child);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -528,6 +661,11 @@ int main(int argc, char **argv)
 		{"fork_under_load_leaves_books_in_order", child_finds_books_in_order},
 		{"fork_amid_large_blocks_leaves_books_in_order", child_finds_large_blocks_in_order},
 		{"fork_in_a_row_leaves_no_growth", child_does_not_grow},
+		{"fork_leaves_cached_blocks_alone", blocks_kept_from_child},
+		{"fork_child_unmaps_stack_of_thread", stack_unmapped_by_child},
+		{"fork_child_starts_threads_at_once", child_with_threads_at_once},
+		{"fork_by_thread_whose_child_ends_with_it", child_ends_with_its_thread},
+		{"fork_of_child_that_only_forks_gives_whole_child", grandchild_does_the_work},
 		{NULL, NULL},
 	};
 

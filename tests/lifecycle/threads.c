@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -334,6 +335,38 @@ static void cancelled(void)
 	work_all_sizes();
 }
 
+/* Cancelled at any instruction of a routine that is about to return: what comes after it is not the program's. */
+static void *return_amid_cancellation(void *about_to)
+{
+	void *blocks[300];
+
+	for (size_t i = 0; i < 300; i++)
+		blocks[i] = work_take(16 + i * 20);
+	for (size_t i = 0; i < 300; i++)
+		work_give(blocks[i], 16 + i * 20);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	*(atomic_bool *)about_to = true;
+	return NULL;
+}
+
+static void cancelled_when_returning(void)
+{
+	for (unsigned i = 0; i < 4000; i++) {
+		atomic_bool about_to = false;
+		pthread_t thread;
+
+		start(&thread, return_amid_cancellation, &about_to);
+		while (!about_to) {
+		}
+		for (volatile unsigned wait = i * 7919 % 4000; wait > 0; wait--) {
+		}
+		CHECK(pthread_cancel(thread) == 0);
+		finish(thread);
+		if (i % 16 == 0)
+			work_all_sizes();
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -347,6 +380,7 @@ int main(int argc, char **argv)
 		{"threads_500_at_once_leave_together", many_at_once},
 		{"threads_detached_come_and_go", detached},
 		{"threads_cancelled_leave_service", cancelled},
+		{"threads_cancelled_when_returning_leave_service", cancelled_when_returning},
 		{NULL, NULL},
 	};
 

@@ -333,6 +333,22 @@ static void end_given_up_is_evicted_from_its_own_end(void **state)
 	large_free(NULL, l);
 }
 
+/* What lay behind a block comes with it when it grows; if it cannot grow, after all, that goes back. */
+static void end_taken_for_nothing_goes_back(void **state)
+{
+	struct large *l = take(4);
+
+	assert_true(large_resize(l, 2 * HAK_MIB, true));
+	assert_false(large_resize(l, (size_t)1 << 46, false));
+	assert_int_equal(kept_bytes(), 0);
+	large_stop_growing(l);
+	assert_int_equal(kept_bytes(), 2 * HAK_MIB);
+	assert_int_equal(l->span.granules, 2 * HAK_MIB / GRANULE);
+	assert_int_equal(l->usable, 2 * HAK_MIB);
+	assert_null(bigcache_check());
+	large_free(NULL, l);
+}
+
 static void middle_end_kept_only_if_asked(void **state)
 {
 	struct large *l = take(6);
@@ -548,6 +564,7 @@ int main(void)
 		cmocka_unit_test_setup(short_aligned_block_serves_the_next, start_empty),
 		cmocka_unit_test_setup(end_given_up_serves_the_next, start_empty),
 		cmocka_unit_test_setup(end_given_up_is_evicted_from_its_own_end, start_empty),
+		cmocka_unit_test_setup(end_taken_for_nothing_goes_back, start_empty),
 		cmocka_unit_test_setup(middle_end_kept_only_if_asked, start_empty),
 		cmocka_unit_test_setup(growth_into_new_memory_is_a_miss, start_empty),
 		cmocka_unit_test_setup(end_given_up_is_no_freed_block, start_empty),

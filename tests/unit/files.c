@@ -92,6 +92,42 @@ static void system_links_followed(void **state)
 	unlink("file");
 }
 
+/* Where anybody may make links, whatever the folder is called. */
+static void links_in_shared_memory_not_followed(void **state)
+{
+	char path[] = "/dev/shm/hakmem-files-XXXXXX";
+
+	if (mkdtemp(path) == NULL)
+		skip();
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(symlink("/nonexistent", path), 0);
+	assert_int_equal(os_file_create(path), -ELOOP);
+	unlink(path);
+}
+
+/* What the caller has open he cannot have emptied, or appended to, by a program that may more than he. */
+static void privileged_program_does_not_open_the_callers_files(void **state)
+{
+	char path[64];
+	bool secure = os_facts.secure;
+	mode_t mask = umask(0);
+	struct stat st;
+	int file = open("file", O_WRONLY | O_CREAT, 0600);
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+	os_facts.secure = true;
+	assert_int_equal(os_file_create(path), -ELOOP);
+	assert_true(os_file_append(path) < 0);
+	unlink("file");
+	os_file_close(os_file_create("file"));
+	os_facts.secure = secure;
+	umask(mask);
+	assert_int_equal(stat("file", &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0644);
+	close(file);
+	unlink("file");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -100,6 +136,8 @@ int main(void)
 		cmocka_unit_test(link_not_followed),
 		cmocka_unit_test(fifo_without_reader_not_waited_for),
 		cmocka_unit_test(system_links_followed),
+		cmocka_unit_test(links_in_shared_memory_not_followed),
+		cmocka_unit_test(privileged_program_does_not_open_the_callers_files),
 	};
 
 	return cmocka_run_group_tests(tests, enter, leave);
