@@ -143,7 +143,8 @@ static void read_file(int fd, bool all, conf_line_fn *fn, void *arg) {
 			return;
 		}
 		if (kept == sizeof buf) {
-			if (!r.too_long && text_trim((struct text){ buf, kept }).at[0] == '[')
+			struct text line = text_trim((struct text){ buf, kept });
+			if (!r.too_long && line.len > 0 && line.at[0] == '[')
 				r.elsewhere = !all; /* of whom its lines are cannot be told */
 			r.too_long = true;
 			kept = 0;

@@ -144,8 +144,11 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 	if (HAK_UNLIKELY(hak_settings.guard_rate != 0) && guard_fits(size, align)) {
 		guard_count(h, 1);
 		void *guarded = guard_is_due(h) ? guard_alloc(h, size, align) : NULL;
-		if (guarded != NULL)
+		if (guarded != NULL) {
+			if (HAK_STATS)
+				count_request(h, 0, size);
 			return guarded;
+		}
 	}
 	for (bool again = false;; again = true) {
 		void *p = try_alloc(h, size, align, zero);
@@ -321,6 +324,7 @@ static bool free_other(struct heap *h, struct pagemap_entry e, uintptr_t addr, u
 	if (e.tag == TAG_NURSERY) {
 		count_free(h, free_nursery(addr));
 	} else if (e.tag == TAG_GUARDED) {
+		count_free(h, 0);
 		guard_free(e.desc, addr, kind);
 	} else if (l != NULL && (uintptr_t)l->span.base == addr) {
 		count_free(h, 0);

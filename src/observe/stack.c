@@ -22,10 +22,12 @@ enum { CACHED = 256 };
 
 typedef _Unwind_Reason_Code backtrace_fn(_Unwind_Trace_Fn, void *);
 typedef _Unwind_Word get_fn(struct _Unwind_Context *);
+typedef _Unwind_Word get_ip_fn(struct _Unwind_Context *, int *);
 
 static struct {
 	backtrace_fn *backtrace; /* NULL: go by frame pointers */
-	get_fn *get_ip, *get_cfa;
+	get_ip_fn *get_ip;
+	get_fn *get_cfa;
 	uintptr_t begin, end;    /* its library */
 } unwinder;
 
@@ -54,15 +56,17 @@ struct walk {
 
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg) {
 	struct walk *w = arg;
-	uintptr_t ip = unwinder.get_ip(context);
+	int is_interrupted = 0;
+	uintptr_t ip = unwinder.get_ip(context, &is_interrupted);
 	w->has_begun |= ip == (uintptr_t)w->caller;
 	if (!w->has_begun)
 		return _URC_NO_REASON;
 	if (ip == 0 || w->stack->depth == STACK_MOST)
 		return _URC_END_OF_STACK;
-	/* The frame's CFA is the inner one's end, behind which x86 puts the return address. */
+	/* The frame's CFA is the inner one's end, behind which x86 puts the return address; of one that a signal
+	   interrupted, where its stack ends, and behind that there may be no memory. */
 	uintptr_t place = unwinder.get_cfa(context) - sizeof(uintptr_t);
-	w->place[w->stack->depth] = *(const uintptr_t *)place == ip ? place : 0;
+	w->place[w->stack->depth] = !is_interrupted && *(const uintptr_t *)place == ip ? place : 0;
 	w->stack->frame[w->stack->depth++] = ip;
 	return _URC_NO_REASON;
 }
@@ -100,7 +104,7 @@ static void find_unwinder(void) {
 	void *library = open != NULL ? open("libgcc_s.so.1", RTLD_LAZY) : NULL;
 	if (library == NULL)
 		return;
-	*(void **)&unwinder.get_ip = dlsym(library, "_Unwind_GetIP");
+	*(void **)&unwinder.get_ip = dlsym(library, "_Unwind_GetIPInfo");
 	*(void **)&unwinder.get_cfa = dlsym(library, "_Unwind_GetCFA");
 	if (unwinder.get_ip == NULL || unwinder.get_cfa == NULL)
 		return;

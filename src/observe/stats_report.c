@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/report.h"
@@ -40,26 +41,45 @@ static int target(void) {
 
 /* ---- what ---- */
 
-static void put(void *arg, const char *text, size_t length) {
-	os_file_write(*(int *)arg, text, length);
+/* A report, as far as it is not written yet. Other processes may append theirs to the same file: what is appended by one
+   call stays together. Whoever has taken the statistics has this. */
+static struct {
+	int fd;
+	size_t len;
+	char text[64 * 1024]; /* more than there is to say */
+} gathered;
+
+static void flush(void) {
+	os_file_write(gathered.fd, gathered.text, gathered.len);
+	gathered.len = 0;
 }
 
-static void write_head(int fd) {
+static void put(void *arg, const char *text, size_t length) {
+	if (length > sizeof gathered.text - gathered.len)
+		flush();
+	memcpy(gathered.text + gathered.len, text, length);
+	gathered.len += length;
+}
+
+static void put_head(void) {
 	struct line l;
 	line_begin(&l);
 	line_str(&l, "statistics of ");
 	line_process(&l);
 	l.text[l.len++] = '\n';
-	os_file_write(fd, l.text, l.len);
+	put(NULL, l.text, l.len);
 }
 
 static void write_report(int fd) {
+	gathered.fd = fd;
+	gathered.len = 0; /* a fork child may find some that is not its own */
 	if (hak_settings.stats == STATS_JSON) {
-		stats_write_json(put, &fd);
+		stats_write_json(put, NULL);
 	} else {
-		write_head(fd);
-		stats_write_text(hak_settings.warm_pool_stats, put, &fd);
+		put_head();
+		stats_write_text(hak_settings.warm_pool_stats, put, NULL);
 	}
+	flush();
 }
 
 /* Not `wait`: none, if the last is still being written. */

@@ -114,6 +114,17 @@ static void line_longest_kept_longer_refused(void **state)
 	}
 }
 
+static void line_too_long_of_blanks_alone_is_no_header(void **state)
+{
+	static char text[CONF_LINE_MAX + 100];
+	int length = snprintf(text, sizeof text, "a=1\n%*s\nb=2\n", CONF_LINE_MAX + 50, "");
+
+	read_bytes(text, (size_t)length);
+	assert_int_equal(seen.count, 3);
+	assert_int_equal(seen.line[1].verdict, CONF_LINE_TOO_LONG);
+	assert_line(2, 3, CONF_TAKEN, "b=2");
+}
+
 /* Whose lines follow cannot be told, so they are nobody's, as below a header that is wrong. */
 static void lines_below_a_header_too_long_are_nobodys(void **state)
 {
@@ -263,6 +274,7 @@ int main(void)
 		cmocka_unit_test(file_empty_gives_nothing),
 		cmocka_unit_test(line_with_nul_stays_one_line),
 		cmocka_unit_test(line_longest_kept_longer_refused),
+		cmocka_unit_test(line_too_long_of_blanks_alone_is_no_header),
 		cmocka_unit_test(lines_below_a_header_too_long_are_nobodys),
 		cmocka_unit_test(file_huge_read_up_to_its_limit),
 		cmocka_unit_test(largest_file_read_to_its_end),
