@@ -338,12 +338,12 @@ static void cancelled(void)
 /* Cancelled at any instruction of a routine that is about to return: what comes after it is not the program's. */
 static void *return_amid_cancellation(void *about_to)
 {
-	void *blocks[300];
+	void *blocks[40];
 
-	for (size_t i = 0; i < 300; i++)
-		blocks[i] = work_take(16 + i * 20);
-	for (size_t i = 0; i < 300; i++)
-		work_give(blocks[i], 16 + i * 20);
+	for (size_t i = 0; i < 40; i++)
+		blocks[i] = work_take(16 + i * 150);
+	for (size_t i = 0; i < 40; i++)
+		work_give(blocks[i], 16 + i * 150);
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
 	*(atomic_bool *)about_to = true;
 	return NULL;
@@ -351,7 +351,7 @@ static void *return_amid_cancellation(void *about_to)
 
 static void cancelled_when_returning(void)
 {
-	for (unsigned i = 0; i < 4000; i++) {
+	for (unsigned i = 0; i < 2000; i++) {
 		atomic_bool about_to = false;
 		pthread_t thread;
 
