@@ -149,8 +149,6 @@ def check_together(options):
     if options.source and (options.matrix or options.workload or options.rows or options.runs
                            or options.allocators or options.build):
         raise Refused("--from shows what was measured: nothing to choose with it")
-    if options.source and not options.out and os.path.basename(options.source) != "compare.json":
-        raise Refused(f"{options.source}: is no compare.json, and one beside it would be replaced: --out is needed")
 
 
 def check_results():
@@ -209,6 +207,8 @@ def compare(arguments):
     runs = choose_runs(options.runs, options.level)
     if options.source:
         outcome = files.read_json(options.source)
+        if not options.out and os.path.basename(options.source) != "compare.json":
+            raise Refused(f"{options.source}: is no compare.json, and one beside it would be replaced: --out is needed")
         options.out = options.out or os.path.dirname(os.path.abspath(options.source))
         folders = make_folders(options, None)
     else:

@@ -77,5 +77,5 @@ def from_json(data):
                 outcome.samples[row["name"], label] = samples
         outcome.check()
         return outcome
-    except (KeyError, TypeError, AttributeError, ValueError):
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError):
         raise Refused("these are not results of a comparison") from None
