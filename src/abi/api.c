@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "abi/entry.h"
-#include "abi/fork.h"
 #include "abi/lifecycle.h"
 
 #define API HAK_EXPORT
@@ -118,7 +117,6 @@ API void *hak_expand(void *ptr, size_t size) {
 		return NULL;
 	if (size <= old)
 		return ptr;
-	fork_repair_if_due();
 	if (!block_resize(ptr, size, true))
 		return NULL;
 	return entry_resized(ptr, ptr, size, __builtin_return_address(0));

@@ -64,7 +64,6 @@ static void *regrow(hak_heap_t *heap, void *ptr, size_t size) {
 API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	if (ptr == NULL)
 		return hak_heap_malloc(heap, size);
-	fork_repair_if_due();
 	size_t old;
 	if (HAK_UNLIKELY(entry_find(OP_REALLOC, ptr, &old) >= BLOCK_MISUSED))
 		return entry_stand_in(size != 0 ? hak_heap_malloc(heap, size) : NULL, ptr, min_size(old, size));

@@ -158,6 +158,7 @@ static void mark_used(const struct slab *s, struct mosaic *m) {
 	}
 }
 
+/* cold: small rather than fast, though every process opens one. */
 HAK_EVERYDAY __attribute__((cold)) bool mosaic_open(struct slab *s) {
 	struct mosaic *m = new_mosaic();
 	if (m == NULL)
