@@ -14,7 +14,7 @@
 enum {
 	PART_IN_USE = 4, /* of which as much may wait */
 	WAIT_LEAST = 100, /* ms, however short the delay: each time the whole inbox is gone through */
-	AT_ONCE = 64 * SUPERSLAB_GRANULES, /* slabs: one free should not take long */
+	AT_ONCE = 64 * SUPERSLAB_GRANULES, /* slabs that are in no queue while they are given back */
 };
 
 /* When somebody last looked, in os_cycles; when memory was last given back, and when that was too early, by os_now_ms.
@@ -75,22 +75,53 @@ static void scatter_messages(struct inbox *in) {
 	}
 }
 
-static size_t relieve(struct inbox *in, size_t most) {
-	struct run run = { .length = 0 };
-	size_t purged = 0;
-	scatter_messages(in);
+/* EMPTIED slabs of the inbox, linked; all others are back in it: an owner that wakes while memory is given back must
+   not miss those. `*leftp`: of how many all blocks have come home, too. */
+static struct slab *pick(struct inbox *in, unsigned most, size_t *leftp) {
+	struct slab *picked = NULL, **end = &picked;
+	uint64_t since = time_of(&in->whole_ms);
+	size_t left = 0;
 	for (struct slab *s = inbox_take_others(in), *next; s != NULL; s = next) {
 		next = s->inbox_next;
-		if (purged >= most || !emptied_make(s)) {
+		if (most != 0 && emptied_make(s)) {
+			most--;
+			*end = s;
+			end = &s->inbox_next;
+		} else {
+			left += most == 0 && emptied_could_be(s);
 			remote_route(s);
-			continue;
 		}
+	}
+	*end = NULL;
+	if (left != 0) {
+		inbox_count_whole(in, (uint32_t)left);
+		note_time(&in->whole_ms, since); /* they have waited as long */
+	}
+	*leftp = left;
+	return picked;
+}
+
+static size_t purge(struct slab *picked) {
+	struct run run = { .length = 0 };
+	size_t purged = 0;
+	for (struct slab *s = picked, *next; s != NULL; s = next) {
+		next = s->inbox_next;
 		while (!run_takes(&run, s))
 			purged += purge_run(&run);
 	}
-	purged += purge_run(&run);
-	if (purged >= most)
-		inbox_count_whole(in, (uint32_t)most); /* there may be as many more */
+	return purged + purge_run(&run);
+}
+
+/* In parts, for each of which the whole inbox is gone through. `all`: else only one, since one free should not take long.
+   What comes meanwhile is not waited for: there may be no end of it. */
+static size_t relieve(struct inbox *in, bool all) {
+	size_t left, purged;
+	scatter_messages(in);
+	purged = purge(pick(in, AT_ONCE, &left));
+	for (size_t due = all ? left : 0, part; due != 0 && left != 0; due -= min_size(due, part)) {
+		part = max_size(AT_ONCE, left / 8);
+		purged += purge(pick(in, (unsigned)part, &left));
+	}
 	return purged;
 }
 
@@ -121,40 +152,56 @@ static bool is_due(struct inbox *in, unsigned whole, uint64_t now) {
 	return since != 0 && (int64_t)(now - since) >= (int64_t)wait_most();
 }
 
+enum extent { PART_OF_DUE, ALL_DUE, EVERYTHING };
+
 /* `mine`: whose thread looks, and is awake; NULL: none. */
-static void relieve_inboxes(struct heap *mine, size_t most, bool all) {
+static void relieve_inboxes(struct heap *mine, enum extent extent) {
 	uint64_t now = os_now_ms();
 	size_t purged = 0;
 	bool is_locked = false;
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		struct inbox *in = &h->inbox;
 		unsigned whole = atomic_load_explicit(&in->whole, memory_order_relaxed);
-		if (h->forsaken || (whole == 0 && !(all && inbox_has_messages(in)))) /* a forsaken heap is nobody's */
+		bool is_empty = whole == 0 && !(extent == EVERYTHING && inbox_has_messages(in));
+		if (is_empty || h->forsaken) /* the latter is nobody's */
 			continue;
-		if (!all && !is_due(in, whole, now))
+		if (extent != EVERYTHING && !is_due(in, whole, now)) {
 			inboxes_note();
-		else if (h == mine)
+		} else if (h == mine) {
 			heap_drain_inbox(mine);
-		else if (h->locked)
+		} else if (h->locked) {
 			is_locked = true; /* it may be destroyed at any moment, but under its lock */
-		else
-			purged += relieve(in, most);
+			inboxes_note(); /* which somebody may have */
+		} else {
+			purged += relieve(in, extent != PART_OF_DUE);
+		}
 	}
 	if (purged != 0)
 		note_time(&purged_ms, now);
-	if (is_locked && !all)
+	if (is_locked && extent != EVERYTHING)
 		locked_heap_drain();
 }
 
 void sleepers_relieve(struct heap *h, bool ends) {
+	/* Ends that came too soon after a look for one of their own. Relaxed, as below: a hint. */
+	static _Atomic uint32_t refused;
 	uint64_t now = os_cycles();
-	if (now - time_of(&looked) < (ends ? BEFORE_THE_LAST : BETWEEN))
+	if (now - time_of(&looked) < (ends ? BEFORE_THE_LAST : BETWEEN)) {
+		if (ends)
+			atomic_fetch_add_explicit(&refused, 1, memory_order_relaxed);
 		return;
+	}
 	note_time(&looked, now);
-	/* First: what comes from here on is noted anew. Relaxed: a hint. */
-	atomic_store_explicit(&hak_whole_wait, false, memory_order_relaxed);
-	if (hak_settings.purge_delay_ms >= 0 && hak_settings.secure == 0 && !purge_is_discreet())
-		relieve_inboxes(h, ends ? SIZE_MAX : AT_ONCE, false);
+	uint32_t before = atomic_load_explicit(&refused, memory_order_relaxed);
+	for (bool again = true; again;) {
+		/* First: what comes from here on is noted anew. */
+		atomic_store_explicit(&hak_whole_wait, false, memory_order_relaxed);
+		if (hak_settings.purge_delay_ms >= 0 && hak_settings.secure == 0 && !purge_is_discreet())
+			relieve_inboxes(h, ends ? ALL_DUE : PART_OF_DUE);
+		uint32_t after = atomic_load_explicit(&refused, memory_order_relaxed);
+		again = ends && after != before && inboxes_wait();
+		before = after;
+	}
 }
 
 uint64_t sleepers_due(void) {
@@ -165,7 +212,7 @@ uint64_t sleepers_due(void) {
 /* Locked heaps are not: whoever releases all flushes those. */
 void sleepers_relieve_all(void) {
 	if (hak_settings.secure == 0)
-		relieve_inboxes(NULL, SIZE_MAX, true);
+		relieve_inboxes(NULL, EVERYTHING);
 }
 
 void sleepers_renew(struct heap *h, struct slab *s) {

@@ -23,13 +23,22 @@ struct message *inbox_take_others_messages(struct inbox *in) {
 	return top != MESSAGES_CLOSED ? top : NULL;
 }
 
-bool emptied_make(struct slab *s) {
+/* Have all blocks come home to the list that `word` has? */
+static bool is_whole(const struct slab *s, uint64_t word) {
 	/* Not the slab's own capacity, which changes before it is known to be a mosaic. Only a slab that has few blocks out is
 	   made one: if so many have come, some were cut from a mosaic, and it is seen to be one. */
+	return remote_first(word) != 0 && remote_count(word) == hak_size_classes[s->sc].capacity && slab_mosaic(s) == NULL;
+}
+
+bool emptied_could_be(const struct slab *s) {
+	return is_whole(s, atomic_load_explicit(&s->remote, memory_order_acquire));
+}
+
+bool emptied_make(struct slab *s) {
 	unsigned all = hak_size_classes[s->sc].capacity;
-	/* Acquire: that, and the posters are done with the blocks. */
+	/* Acquire: what makes it one or a mosaic, and the posters are done with the blocks. */
 	uint64_t old = atomic_load_explicit(&s->remote, memory_order_acquire);
-	if (remote_first(old) == 0 || remote_count(old) != all || slab_mosaic(s) != NULL)
+	if (!is_whole(s, old))
 		return false;
 	/* No block is out that could be posted, but the owner, if it is awake, may take the list. */
 	if (!atomic_compare_exchange_strong_explicit(&s->remote, &old, remote_pack(0, all, REMOTE_QUEUED | REMOTE_EMPTIED),

@@ -14,6 +14,9 @@ struct message *inbox_take_others_messages(struct inbox *in);
    done. */
 bool emptied_make(struct slab *s);
 
+/* Would it? */
+bool emptied_could_be(const struct slab *s);
+
 /* Its memory has been given back. */
 void emptied_note_purged(struct slab *s);
 

@@ -158,8 +158,9 @@ void remote_disown(struct slab *s) {
 	/* Relaxed: a list that grows from here on is its poster's business. */
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
 	bool claim = s->free_count != 0 || slab_has_uncarved(s) || remote_first(word) != 0;
-	/* The tag first: from here on no thread takes the slab for its own. */
-	slab_set_tag(s, 0);
+	/* The tag first: from here on no thread takes the slab for its own. If it is EMPTIED, none does. */
+	if ((word & REMOTE_EMPTIED) == 0)
+		slab_set_tag(s, 0);
 	/* QUEUED before the owner goes: once there is none, the next poster may publish the slab and
 	   another delete it. If QUEUED was set already, its router finds no owner and publishes. */
 	if (claim)

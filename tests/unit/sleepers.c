@@ -20,7 +20,7 @@ enum { DELAY = 300 };                                    /* ms */
 
 static struct bin owner_bins[SC_COUNT], other_bins[SC_COUNT];
 static struct heap *owner, *other;
-static unsigned char *block[2 * MANY];
+static unsigned char *block[3 * MANY];
 
 /* Granules in use but for the nursery's, which stays. */
 static size_t live(void)
@@ -223,6 +223,21 @@ static void look_is_bounded(void **state)
 	assert_true(before > 240);
 }
 
+/* What is left of more than may wait goes on being so, however much else is in use. */
+static void rest_of_too_much_does_not_wait(void **state)
+{
+	enum { ELSE = 6000 }; /* granules: a quarter of all is more than a look gives back */
+
+	fill(3 * MANY);
+	__atomic_fetch_add(&hak_space.live, ELSE, __ATOMIC_RELAXED);
+	free_by_other(3 * MANY, false);
+	look();
+	assert_in_range(given_back(), 128, 160);
+	look();
+	assert_in_range(given_back(), 256, 320);
+	__atomic_fetch_sub(&hak_space.live, ELSE, __ATOMIC_RELAXED);
+}
+
 /* A message holds one block of each slab. */
 static void trim_reads_messages(void **state)
 {
@@ -406,6 +421,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(never_or_without_need_nothing_is_done, begin, end),
 		cmocka_unit_test_setup_teardown(own_inbox_is_drained, begin, end),
 		cmocka_unit_test_setup_teardown(look_is_bounded, begin, end),
+		cmocka_unit_test_setup_teardown(rest_of_too_much_does_not_wait, begin, end),
 		cmocka_unit_test_setup_teardown(trim_reads_messages, begin, end),
 		cmocka_unit_test_setup_teardown(nothing_stays_noted_where_nothing_is_done, begin, end),
 		cmocka_unit_test_setup_teardown(trim_gives_back_all, begin, end),
