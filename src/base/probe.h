@@ -11,7 +11,7 @@
  *   remote_drain (slab)             it takes them up
  *   mmap (address, bytes)           memory from the system; purge: back to it, keeping the addresses
  *   limit_hit (bytes)               refused for the setting `limit`
- *   misuse (operation, address)     a report follows, operation as in front/misuse.h
+ *   misuse (operation, address)     the program misused memory, operation as in front/misuse.h
  */
 #ifndef HAK_BASE_PROBE_H
 #define HAK_BASE_PROBE_H
@@ -23,8 +23,8 @@
 #define HAK_PROBE1(name, a) DTRACE_PROBE1(hakmem, name, a)
 #define HAK_PROBE2(name, a, b) DTRACE_PROBE2(hakmem, name, a, b)
 #else
-#define HAK_PROBE1(name, a) ((void)0)
-#define HAK_PROBE2(name, a, b) ((void)0)
+#define HAK_PROBE1(name, a) ((void)(a))
+#define HAK_PROBE2(name, a, b) ((void)(a), (void)(b))
 #endif
 
 #endif

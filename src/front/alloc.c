@@ -49,8 +49,8 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	} else {
 		heap_tick(h); /* it may be all that this thread does */
 	}
-	/* What is freed is zeroed from level 1 of hardening on. */
-	if (p != NULL && zero && !is_zero && !secure_is_on())
+	/* With hardening it was zeroed when it was freed, but the program may have written to it since. */
+	if (p != NULL && zero && !is_zero)
 		memset(p, 0, hak_size_classes[sc].size);
 	return p;
 }
@@ -116,8 +116,8 @@ void *alloc_short(struct heap *h, size_t size, const void *caller) {
 	return p;
 }
 
-/* Caches of this heap and of those that nobody uses this moment, quarantines, and BigCache. */
-HAK_COLD static bool release_caches(struct heap *h, size_t keep) {
+/* Caches of this heap and of those that nobody uses this moment, quarantines, and BigCache. `is_asked`: by the program. */
+HAK_COLD static bool release_caches(struct heap *h, size_t keep, bool is_asked) {
 	uint64_t deleted = h->count.slab_deleted;
 	size_t purged = __atomic_load_n(&hak_space.purged, __ATOMIC_RELAXED);
 	if (keep == 0)
@@ -126,7 +126,8 @@ HAK_COLD static bool release_caches(struct heap *h, size_t keep) {
 	locked_heap_flush_all();
 	heap_relieve_pockets(false);
 	heap_relieve_idle(UINT64_MAX);
-	sleepers_relieve_all();
+	if (is_asked || !purge_is_discreet())
+		sleepers_relieve_all();
 	/* Those of SuperSlabs are not given back by that alone. */
 	bool any = __atomic_load_n(&hak_space.purged, __ATOMIC_RELAXED) != purged ||
 		(!hak_settings.use_superslab && h->count.slab_deleted != deleted);
@@ -158,14 +159,14 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 		if (os_facts.memory != 0 && (size | align) / 2 > os_facts.memory)
 			return NULL;
 		/* The system has no more: give back what nobody needs and ask once more. */
-		release_caches(h, 0);
+		release_caches(h, 0, false);
 		purge_release_empty();
 		large_retry(); /* there are fewer mappings now */
 	}
 }
 
 HAK_COLD bool release_memory(struct heap *h, size_t keep) {
-	bool any = release_caches(h, keep);
+	bool any = release_caches(h, keep, true);
 	size_t kept = __atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED) << GRANULE_SHIFT; /* of which BigCache has so much */
 	any |= purge_all(keep - min_size(kept, keep));
 	return any;

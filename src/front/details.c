@@ -46,7 +46,8 @@ static void write_small(const struct slab *s, uintptr_t addr) {
 	begin(&l, block, secure_usable_size(s, block), "in a class of ");
 	line_add(&l, "%zu, in a slab at %p", (size_t)hak_size_classes[slab_class_at(s, block)].size, (void *)s->base);
 	struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_acquire);
-	add_thread(&l, ", allocated by thread ", owner != NULL ? LIST_ENTRY(owner, struct heap, inbox) : NULL);
+	/* Whose blocks it has: the thread that had this one may be another, and gone. */
+	add_thread(&l, " of thread ", owner != NULL ? LIST_ENTRY(owner, struct heap, inbox) : NULL);
 	add_quarantine(&l, block);
 	line_write_plain(&l);
 }

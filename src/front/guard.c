@@ -12,14 +12,14 @@
 #include "os/os.h"
 #include "space/meta.h"
 
-enum { SLOTS_AT_ONCE = 16 };
+enum { SLOTS_AT_ONCE = 16, BETWEEN_TRIES = 1000 /* ms */ };
 
 static struct {
 	struct lock lock;
 	struct queue unused;
 	struct guarded *all; /* read without the lock: it only ever grows at the front */
 	unsigned made;
-	bool refused; /* the system gave no more: not asked again */
+	uint64_t refused_ms; /* when the system gave no more, by os_now_ms; 0: it did */
 } slots;
 
 struct lock *guard_lock(void) {
@@ -43,27 +43,31 @@ bool guard_fits(size_t size, size_t align) {
 }
 
 static void make_slots_locked(void) {
-	size_t bytes = SLOTS_AT_ONCE * GRANULE;
-	if (slots.refused || slots.made == GUARD_SLOTS)
+	size_t n = min_size(SLOTS_AT_ONCE, GUARD_SLOTS - slots.made), bytes = n * GRANULE;
+	if (n == 0 || (slots.refused_ms != 0 && os_now_ms() - slots.refused_ms < BETWEEN_TRIES))
 		return;
-	char *p = os_map_aligned(bytes, GRANULE);
-	slots.refused = p == NULL || !pagemap_cover((uintptr_t)p, SLOTS_AT_ONCE) || !os_protect(p, bytes, false);
-	if (slots.refused) {
-		if (p != NULL)
-			os_unmap(p, bytes);
+	slots.refused_ms = os_now_ms(); /* until it is known better */
+	char *p = os_map_aligned(bytes, GRANULE), *end = p + bytes;
+	if (p == NULL)
+		return;
+	if (!pagemap_cover((uintptr_t)p, n) || !os_protect(p, bytes, false)) {
+		os_unmap(p, bytes);
 		return;
 	}
-	for (unsigned i = 0; i < SLOTS_AT_ONCE; i++, p += GRANULE) {
+	for (; p < end; p += GRANULE) {
 		struct guarded *g = meta_alloc(sizeof *g);
-		if (g == NULL)
-			break;
+		if (g == NULL) {
+			os_unmap(p, (size_t)(end - p));
+			return;
+		}
 		g->base = g->ptr = (uintptr_t)p;
 		g->next = slots.all;
 		__atomic_store_n(&slots.all, g, __ATOMIC_RELEASE);
 		pagemap_set((uintptr_t)p, 1, TAG_GUARDED, g);
 		queue_append(&slots.unused, &g->link);
+		slots.made++;
 	}
-	slots.made += SLOTS_AT_ONCE;
+	slots.refused_ms = 0;
 }
 
 static struct guarded *take_slot(void) {

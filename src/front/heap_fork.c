@@ -5,6 +5,7 @@
 #include "front/bins.h"
 #include "front/heap_slabs.h"
 #include "front/quarantine.h"
+#include "front/secure.h"
 #include "os/lock.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
@@ -25,6 +26,8 @@ static void forget_free_blocks(struct slab *s) {
 		mosaic_seal(s);
 	} else {
 		s->carved = s->capacity = hak_size_classes[s->sc].capacity;
+		if (s->has_canaries)
+			secure_forget_uncarved(s);
 		s->used = (uint16_t)(s->capacity - slab_reserved(s));
 	}
 }

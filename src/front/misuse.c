@@ -59,7 +59,8 @@ void misuse_after_fork(void) {
 }
 
 /* Ends the line and, unless told otherwise, the process. False. */
-HAK_COLD static bool finish(struct line *l, uintptr_t addr) {
+HAK_COLD static bool finish(struct line *l, enum misuse_op op, uintptr_t addr) {
+	HAK_PROBE2(misuse, op, addr);
 	if (hak_settings.on_error == ERROR_IGNORE)
 		return false;
 	bool is_first = begin_report(os_thread_id());
@@ -82,22 +83,20 @@ static void line_block(struct line *l, uintptr_t block, size_t size) {
 
 bool misuse_freed(enum misuse_op op, uintptr_t addr, size_t size) {
 	struct line l;
-	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	if (op == OP_FREE)
 		line_str(&l, "double free of ");
 	else
 		line_add(&l, "%s of freed block ", op_names[op]);
 	line_block(&l, addr, size);
-	return finish(&l, addr);
+	return finish(&l, op, addr);
 }
 
 HAK_COLD static bool interior(enum misuse_op op, uintptr_t addr, uintptr_t block, size_t size) {
 	struct line l;
-	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	line_add(&l, "%s of interior pointer %p (%zu-byte block at %p)", op_names[op], (void *)addr, size, (void *)block);
-	return finish(&l, addr);
+	return finish(&l, op, addr);
 }
 
 bool misuse_invalid(enum misuse_op op, uintptr_t addr) {
@@ -105,10 +104,9 @@ bool misuse_invalid(enum misuse_op op, uintptr_t addr) {
 	if (e.tag == TAG_LARGE_GONE && addr % GRANULE == 0)
 		return misuse_freed(op, addr, (size_t)e.desc);
 	struct line l;
-	HAK_PROBE2(misuse, op, addr);
 	line_begin(&l);
 	line_add(&l, "%s of invalid pointer %p", op_names[op], (void *)addr);
-	return finish(&l, addr);
+	return finish(&l, op, addr);
 }
 
 bool misuse_written(enum misuse_where where, uintptr_t block, size_t size) {
@@ -117,7 +115,7 @@ bool misuse_written(enum misuse_where where, uintptr_t block, size_t size) {
 	line_str(&l, where == MISUSE_BEHIND ? "write behind " :
 	             where == MISUSE_BEFORE ? "write before " : "write after free to ");
 	line_block(&l, block, size);
-	return finish(&l, block);
+	return finish(&l, OP_ACCESS, block);
 }
 
 bool misuse_end(unsigned sc) {
@@ -127,7 +125,7 @@ bool misuse_end(unsigned sc) {
 	if (sc != 0)
 		line_add(&l, "%zu-byte ", (size_t)hak_size_classes[sc].size);
 	line_str(&l, "block");
-	return finish(&l, 0);
+	return finish(&l, OP_ACCESS, 0);
 }
 
 HAK_EVERYDAY bool misuse_check_end(unsigned sc, uintptr_t end) {
@@ -140,11 +138,11 @@ bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, si
 	line_add(&l, "access to %p", (void *)addr);
 	if (where == MISUSE_BETWEEN) {
 		line_str(&l, " between slabs");
-		return finish(&l, addr);
+		return finish(&l, OP_ACCESS, addr);
 	}
 	line_str(&l, where == MISUSE_BEHIND ? " behind " : where == MISUSE_BEFORE ? " before " : " after free of ");
 	line_block(&l, block, size);
-	return finish(&l, addr);
+	return finish(&l, OP_ACCESS, addr);
 }
 
 bool misuse_kinds(uintptr_t block, size_t size, unsigned by, unsigned made) {
@@ -153,14 +151,14 @@ bool misuse_kinds(uintptr_t block, size_t size, unsigned by, unsigned made) {
 	struct line l;
 	line_begin(&l);
 	line_add(&l, "%s of %p (%zu-byte block) made by %s", by_names[by], (void *)block, size, made_names[made]);
-	return finish(&l, block);
+	return finish(&l, OP_FREE, block);
 }
 
 bool misuse_wrong(uintptr_t block, size_t size, const char *what, size_t value) {
 	struct line l;
 	line_begin(&l);
 	line_add(&l, "free of %p (%zu-byte block) with %s %zu", (void *)block, size, what, value);
-	return finish(&l, block);
+	return finish(&l, OP_FREE, block);
 }
 
 /* ---- is a block on a free list? ---- */

@@ -13,8 +13,8 @@
 
 struct guarded;
 
-/* What the program asked for; the word the report uses. */
-enum misuse_op { OP_FREE, OP_REALLOC, OP_USABLE_SIZE };
+/* What the program asked for; the word the report uses. The last: nothing, it read or wrote. */
+enum misuse_op { OP_FREE, OP_REALLOC, OP_USABLE_SIZE, OP_ACCESS };
 
 /* Where it wrote, or tried to read or write. */
 enum misuse_where { MISUSE_BEHIND, MISUSE_BEFORE, MISUSE_AFTER_FREE, MISUSE_BETWEEN };

@@ -138,6 +138,14 @@ void secure_check_slab(const struct slab *s) {
 	}
 }
 
+void secure_forget_uncarved(const struct slab *s) {
+	for (unsigned i = slab_reserved(s); i < s->carved; i++) {
+		uintptr_t block = s->base + (size_t)i * s->block_size;
+		if (!canary_is_possible(block, canary_load(block, s->block_size)))
+			*canary_word(block, s->block_size) = 0;
+	}
+}
+
 /* Would a request of this size and alignment have got a block of this class? */
 static bool size_is_of_class(unsigned sc, size_t size, size_t align) {
 	if (size > SC_MAX_SIZE)

@@ -58,6 +58,10 @@ void secure_prepare_slab(const struct slab *s);
 /* No block of the slab, which is about to be deleted, may have been written to behind its end. */
 void secure_check_slab(const struct slab *s);
 
+/* Blocks that were never handed out count as if they had been: what is in them must not be taken for a canary that was
+   written over. */
+void secure_forget_uncarved(const struct slab *s);
+
 /* `size` and `align` are what a sized free by `kind`'s calls says of `ptr`; `align` 0: nothing. False: misuse,
    reported. */
 bool secure_check_sized(const void *ptr, size_t size, size_t align, enum block_kind kind);
