@@ -73,7 +73,11 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	}
 	int saved = errno;
 	bool grows = size > old && size <= PTRDIFF_MAX;
-	void *regrown = grows ? regrow(heap, ptr, size) : NULL, *p = NULL;
+	void *regrown = NULL, *p = NULL;
+	if (grows)
+		regrown = regrow(heap, ptr, size);
+	else if (size > SC_MAX_SIZE && size < old)
+		regrown = entry_regrow(ptr, size, false); /* stays where it is, and whose it is */
 	if (regrown == NULL && (size <= old / 2 || size > old)) {
 		p = hak_heap_malloc(heap, size);
 		if (p == NULL && grows)

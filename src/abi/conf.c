@@ -192,6 +192,14 @@ HAK_EVERYDAY void conf_load_from(const char *path, char *const *env) {
 		ask_for_limit(hak_settings.verbose);
 }
 
+HAK_COLD void conf_hide(char **env) {
+	char **kept = env;
+	for (; *env != NULL; env++)
+		if (!begins_with(*env, "HAKMEM_"))
+			*kept++ = *env;
+	*kept = NULL;
+}
+
 HAK_EVERYDAY void conf_load(char *const *env) {
 	HAK_EVERYDAY_CONST static const char path[] = "/etc/hakmem.conf";
 	conf_load_from(path, env);

@@ -16,6 +16,10 @@ void conf_load(char *const *env);
 /* The same with another file. */
 void conf_load_from(const char *path, char *const *env);
 
+/* Takes our variables out of the environment, as the loader does with its own in secure execution: what such a program
+   starts may have its rights, and not know where the variables come from. */
+void conf_hide(char **env);
+
 /* What is wrong with a line, to be said behind it. */
 const char *conf_reason(enum conf_verdict verdict);
 

@@ -99,6 +99,8 @@ HAK_EVERYDAY __attribute__((constructor(101))) static void constructor(int argc,
 	int saved = errno;
 	lifecycle_init();
 	load_settings(env);
+	if (HAK_UNLIKELY(os_facts.secure))
+		conf_hide(env);
 	bigcache_init();
 	crash_init();
 	profile_init();

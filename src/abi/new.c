@@ -6,9 +6,9 @@
  *
  * Each operator is a function of its own: programs and tools compare the addresses of new and new[].
  *
- * A program may replace some of them. The standard then has the others call its own, so ours do: new[], and new that
- * does not throw, go by the plain new; delete[], and delete with a size, by the plain delete; with an alignment
- * likewise.
+ * A program may replace some of them; they are weak, so that one with libhakmem.a inside may, too. The standard then
+ * has the others call its own, so ours do: new[], and new that does not throw, go by the plain new; delete[], and
+ * delete with a size, by the plain delete; with an alignment likewise.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -116,7 +116,7 @@ HAK_INLINE void *new_nothrow(size_t size, unsigned kind) {
 
 #define OPERATOR(ret, name, mangled, params, body) \
 	ret name params __asm__(mangled); \
-	HAK_EXPORT ret name params body
+	HAK_EXPORT __attribute__((weak)) ret name params body
 
 /* The address that the process takes for a symbol. In C a compiler may say that it is the function below. */
 #if defined(__x86_64__)

@@ -389,11 +389,14 @@ static bool extend(struct large *l, size_t more) {
 /* `must`: where it is, by all means. Else what is kept behind it comes with it even if it has to move, and where much is
    new, copying into memory that is there costs less than its page faults. */
 static bool grow_big(struct large *l, size_t granules, bool must) {
-	size_t old = l->span.granules, more = granules - old - bigcache_extend(l, granules - old);
+	size_t old = l->span.granules, usable = l->usable;
+	size_t more = granules - old - bigcache_extend(l, granules - old);
 	l->is_fixed = !must && more > l->span.granules / 4 && bigcache_has(granules);
 	bool done = more == 0 || (!l->is_fixed && extend(l, more));
-	if (!done && must && l->span.granules > old && bigcache_put_end(l, old))
+	if (!done && must && l->span.granules > old && bigcache_put_end(l, old)) {
+		l->usable = usable;
 		return false;
+	}
 	large_count_big((ptrdiff_t)(l->span.granules - old));
 	purge_excess();
 	return done;

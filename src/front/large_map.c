@@ -162,8 +162,8 @@ bool large_move(struct large *l, size_t size) {
 	size_t usable = large_good_size(size);
 	if (usable == 0 || l->span.ss != NULL || l->guard != 0 || l->is_fixed)
 		return false;
-	/* Far more than there is: no page map for that. */
-	if (os_facts.memory != 0 && usable / 2 > os_facts.memory)
+	/* Far more than there is, and than the block has: no page map for that. */
+	if (os_facts.memory != 0 && usable / 2 > max_size(os_facts.memory, l->usable))
 		return false;
 	size_t old = l->span.granules, granules = large_span_granules(usable);
 	/* Where there are many such blocks, what a copy leaves serves the next. Near a limit there may be no room for both. */

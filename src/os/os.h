@@ -18,7 +18,7 @@ struct os_facts {
 	bool secure;        /* AT_SECURE: the environment is not to be trusted */
 	bool privileged;    /* that, or root: more is at stake than the caller's own rights */
 	const char *started_as; /* path given to exec; NULL: not known */
-	uint64_t random[2]; /* 16 random bytes from the kernel */
+	uint64_t random[2]; /* out of 16 random bytes from the kernel */
 	size_t memory;      /* what os_memory said as the process began; 0: it was not asked, or does not know */
 };
 extern struct os_facts os_facts;

@@ -3,8 +3,8 @@
  * The platform contract on Linux: raw system calls, so that neither errno nor a library that
  * interposes libc's wrappers (a fake clock, an mmap tracer) is involved.
  *
- * After the constructor only mmap, munmap, mremap, madvise, mprotect and futex are used, and mincore on
- * the way to a report: sandboxes that permit what libc's malloc needs permit us. The clock is read
+ * After the constructor only mmap, munmap, mremap, madvise, mprotect and futex are used:
+ * sandboxes that permit what libc's malloc needs permit us. The clock is read
  * without a system call, unless the machine has none that can be. What else is here is for settings
  * that ask for it (background, name_maps, sample, stats, crash_report), for reports, and for the
  * constructor, which reads the settings and asks how much memory there is.
@@ -92,6 +92,25 @@ static bool failed(long ret) {
 	return ret < 0 && ret >= -4095;
 }
 
+/* The rounds of SipHash: libc has secrets of its own from the same bytes, which must not follow from ours. */
+HAK_EVERYDAY static void stir(uint64_t random[2], const unsigned char *bytes) {
+	__builtin_memcpy(random, bytes, 16);
+	uint64_t a = random[0] ^ 0x736f6d6570736575, b = random[1] ^ 0x646f72616e646f6d;
+	uint64_t c = random[0] ^ 0x6c7967656e657261, d = random[1] ^ 0x7465646279746573;
+	for (int i = 0; i < 8; i++) {
+		a += b, c += d;
+		b = (b << 13 | b >> 51) ^ a;
+		d = (d << 16 | d >> 48) ^ c;
+		a = a << 32 | a >> 32;
+		a += d, c += b;
+		d = (d << 21 | d >> 43) ^ a;
+		b = (b << 17 | b >> 47) ^ c;
+		c = c << 32 | c >> 32;
+	}
+	random[0] = a ^ b;
+	random[1] = c ^ d;
+}
+
 HAK_EVERYDAY void os_init(void) {
 	os_facts.page_size = getauxval(AT_PAGESZ);
 	os_facts.secure = getauxval(AT_SECURE) != 0;
@@ -99,7 +118,7 @@ HAK_EVERYDAY void os_init(void) {
 	os_facts.started_as = (const char *)getauxval(AT_EXECFN);
 	const unsigned char *r = (const unsigned char *)getauxval(AT_RANDOM);
 	if (r != NULL)
-		__builtin_memcpy(os_facts.random, r, sizeof os_facts.random);
+		stir(os_facts.random, r);
 }
 
 /* ---- address space, and the limit on it ---- */
@@ -319,11 +338,11 @@ HAK_EVERYDAY bool os_map_apart(void *addr, size_t size) {
 	COUNT_CALL(mmap);
 	/* Mappings that differ in MAP_NORESERVE stay apart, but where all memory is reserved; since Linux 6.7 those for stacks
 	   get no huge pages, either. Unlike madvise, every sandbox allows this. */
-	if (failed(raw6(SYS_mmap, (long)addr, (long)size, PROT_READ | PROT_WRITE,
-	                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE | MAP_STACK, -1, 0)))
-		return false;
-	name_map(addr, size);
-	return true;
+	long ret = raw6(SYS_mmap, (long)addr, (long)size, PROT_READ | PROT_WRITE,
+	                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE | MAP_STACK, -1, 0);
+	if (!failed(ret))
+		name_map(addr, size);
+	return ret != -ENOMEM; /* other refusals come before anything is done */
 }
 
 #ifndef MADV_POPULATE_WRITE

@@ -63,14 +63,14 @@ static void log_superslab(const struct superslab *ss, const char *what, size_t b
 	os_say(&l);
 }
 
-/* Where the system cannot do it by one call, by touching them, though others may write there already. False: they were
-   left alone, since there may be inaccessible ones among them. */
-HAK_COLD static bool touch_pages(uintptr_t at, size_t bytes) {
-	if (hak_settings.secure >= 3)
-		return false;
-	for (uintptr_t end = at + bytes; at < end; at += os_facts.page_size)
-		__atomic_fetch_or((char *)at, 0, __ATOMIC_RELAXED);
-	return true;
+/* Where the system cannot do it by one call, by touching them: our own, up to `end`. Others may be inaccessible. Returns
+   how many bytes. */
+HAK_COLD static size_t touch_own(const struct span *own, uintptr_t end) {
+	uintptr_t base = (uintptr_t)own->base;
+	end = min_size(end, base + own->granules * GRANULE);
+	for (uintptr_t at = base; at < end; at += os_facts.page_size)
+		*(volatile char *)at = 0;
+	return end > base ? end - base : 0;
 }
 
 /* Is all of it clean, the granules too that were just taken? Under the lock. */
@@ -91,13 +91,14 @@ HAK_COLD static void touch_huge_page(char *own) {
 }
 
 /* The SuperSlab is new, and one span of it is ours: it cannot go away. */
-static void settle(struct superslab *ss) {
+static void settle(struct superslab *ss, const struct span *own) {
 	size_t bytes = min_size(align_up(SUPERSLAB / 100 * hak_settings.prefault, os_facts.page_size), SUPERSLAB);
 	log_superslab(ss, ss->huge ? " mapped, for huge pages" : " mapped", 0);
 	if (bytes == 0)
 		return;
-	if (os_populate((void *)ss->base, bytes) || touch_pages(ss->base, bytes))
-		log_superslab(ss, " made resident", bytes);
+	size_t done = os_populate((void *)ss->base, bytes) ? bytes : touch_own(own, ss->base + bytes);
+	if (done != 0)
+		log_superslab(ss, " made resident", done);
 }
 
 /* `grownp`: for that a SuperSlab had to be made. */
@@ -258,7 +259,7 @@ static unsigned alloc(size_t granules, enum span_use use, size_t size, struct sp
 	purge_after_growth_locked();
 	lock_release(space_lock());
 	if (grown)
-		settle(ss);
+		settle(ss, span);
 	if (HAK_UNLIKELY(is_huge_page))
 		touch_huge_page(span->base);
 	if (drop)

@@ -192,6 +192,25 @@ static void heap_realloc_grows_in_place(void **state)
 	hak_heap_destroy(heap);
 }
 
+/* One with a mapping of its own becomes shorter where it is, and what it gives up is given back. */
+static void heap_realloc_shrinks_in_place(void **state)
+{
+	hak_heap_t *heap = new_heap();
+	char *block = hak_heap_malloc(heap, 16 * MIB);
+	uintptr_t before = (uintptr_t)block;
+
+	assert_non_null(block);
+	for (unsigned mib = 12; mib > 0; mib -= 4) {
+		fill(block, mib * MIB, mib);
+		block = hak_heap_realloc(heap, block, mib * MIB);
+		assert_int_equal((uintptr_t)block, before);
+		assert_true(is_filled(block, mib * MIB, mib));
+		assert_true(hak_usable_size(block) < (mib + 1) * MIB);
+	}
+	hak_free(block);
+	hak_heap_destroy(heap);
+}
+
 /* What was freed one by one is given back without a further call of the heap's. */
 static void trim_gives_freed_blocks_of_heaps_back(void **state)
 {
@@ -227,6 +246,7 @@ int main(void)
 		cmocka_unit_test(heap_aligned_alloc_any_power_of_two_aligned),
 		cmocka_unit_test(heap_impossible_request_fails_as_without_heap),
 		cmocka_unit_test(heap_realloc_grows_in_place),
+		cmocka_unit_test(heap_realloc_shrinks_in_place),
 		cmocka_unit_test(trim_gives_freed_blocks_of_heaps_back),
 	};
 

@@ -146,6 +146,18 @@ static void environment_not_trusted_ignored(void **state)
 	assert_memory_equal(&hak_settings, &base, sizeof base);
 }
 
+static void variables_are_hidden(void **state)
+{
+	static char stats[] = "HAKMEM_STATS=1", path[] = "PATH=/bin", word[] = "HAKMEM=1", none[] = "HAKMEM_", x[] = "XHAKMEM_=1";
+	char *env[] = { stats, path, word, none, x, NULL };
+
+	conf_hide(env);
+	assert_string_equal(env[0], "PATH=/bin");
+	assert_string_equal(env[1], "HAKMEM=1");
+	assert_string_equal(env[2], "XHAKMEM_=1");
+	assert_null(env[3]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +170,7 @@ int main(void)
 		cmocka_unit_test(value_not_understood_ignored),
 		cmocka_unit_test(name_not_understood_ignored),
 		cmocka_unit_test(environment_not_trusted_ignored),
+		cmocka_unit_test(variables_are_hidden),
 	};
 
 	return cmocka_run_group_tests(tests, load_base, NULL);

@@ -335,6 +335,20 @@ static void end_of_hardened_block_is_not_kept(void **state)
 	large_free(NULL, l);
 }
 
+/* What there is of memory bounds what a block may grow to by far, not what it may grow to from much. */
+static void sparse_block_beyond_memory_moves(void **state)
+{
+	size_t memory = os_facts.memory;
+	struct large *l = take(64 * HAK_MIB);
+
+	os_facts.memory = 16 * HAK_MIB;
+	assert_false(large_move(l, 200 * HAK_MIB));
+	assert_true(large_move(l, 100 * HAK_MIB));
+	assert_true(is_tagged(l));
+	os_facts.memory = memory;
+	large_free(NULL, l);
+}
+
 /* It goes on in new memory behind that, or moves, with all of it. */
 static void growth_begins_with_what_is_kept_behind(void **state)
 {
@@ -785,6 +799,7 @@ int main(void)
 		cmocka_unit_test_setup(resize_big_counts_and_keeps_contents, start_empty),
 		cmocka_unit_test_setup(resize_big_without_bigcache_unmaps, start_empty),
 		cmocka_unit_test_setup(end_of_hardened_block_is_not_kept, start_empty),
+		cmocka_unit_test_setup(sparse_block_beyond_memory_moves, start_empty),
 		cmocka_unit_test_setup(growth_begins_with_what_is_kept_behind, start_empty),
 		cmocka_unit_test_setup(growth_joins_what_is_kept_behind, start_empty),
 		cmocka_unit_test_setup(growth_where_it_is_that_fails_changes_nothing, start_empty),
