@@ -50,7 +50,7 @@ struct lock *bigcache_lock(void) {
 	return &hak_bigcache.lock;
 }
 
-void bigcache_reset(void) {
+HAK_COLD void bigcache_reset(void) {
 	for (unsigned i = 0; i < BINS; i++)
 		hak_bigcache.bin[i].first = NULL;
 	for (unsigned i = 0; i < WORDS; i++)
@@ -176,10 +176,11 @@ static void tag_ends(struct large *l) {
 }
 
 /* Leaves word of the block that was freed here, and tags the ends. */
-static void touch(struct large *l) {
+HAK_NOINLINE static void touch(struct large *l) {
 	if (!l->untouched)
 		return;
 	l->untouched = false;
+	pagemap_set_tag(base_of(l), 1, TAG_LARGE_FREED); /* first: see pagemap_set */
 	pagemap_set(base_of(l), 1, TAG_LARGE_FREED, (void *)l->size);
 	tag_ends(l);
 }
@@ -315,6 +316,8 @@ static size_t allowance(void) {
 	size_t pocketed = counted > 0 ? (size_t)counted : 0; /* a fork child may return into what was counted anew */
 	if (hak_bigcache.regret == REGRET_MAX)
 		most = max_size(most, breath() + pocketed);
+	if (hak_settings.purge_delay_ms < 0)
+		most = max / GRANULE;
 	most = min_size(most, max / GRANULE);
 	return most - min_size(pocketed, most);
 }

@@ -25,12 +25,12 @@ HAK_NOINLINE HAK_EVERYDAY static bool make_array(struct heap *h, unsigned sc, un
 	return true;
 }
 
-static bool has_array(struct heap *h, unsigned sc) {
+HAK_EVERYDAY static bool has_array(struct heap *h, unsigned sc) {
 	const struct heap_class *hc = &h->classes[sc];
 	return HAK_LIKELY(hc->end != NULL) || make_array(h, sc, hc->capacity);
 }
 
-void bin_resize(struct heap *h, unsigned sc, unsigned capacity) {
+HAK_EVERYDAY void bin_resize(struct heap *h, unsigned sc, unsigned capacity) {
 	struct heap_class *hc = &h->classes[sc];
 	bool fits = hc->end == NULL || capacity <= hc->length;
 	if (!fits && !make_array(h, sc, policy_array_length(sc, capacity)))
@@ -64,14 +64,14 @@ HAK_NOINLINE static void open_for(struct heap *h, unsigned sc, void **from, unsi
 	b->magic = hak_size_classes[sc].magic; /* last: see shut */
 }
 
-static void open_at(struct heap *h, unsigned sc, void **from) {
+HAK_EVERYDAY static void open_at(struct heap *h, unsigned sc, void **from) {
 	open_for(h, sc, from, h->classes[sc].capacity);
 }
 
 /* ---- taking ---- */
 
 /* NULL: there is none, or the owner's signal handler has just freed a block into the bin. */
-static void *take_listed(struct heap *h, unsigned sc) {
+HAK_EVERYDAY static void *take_listed(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	hc->hides_list = false;
 	void *p = bin_pop_listed(h, sc);
@@ -83,7 +83,7 @@ static void *take_listed(struct heap *h, unsigned sc) {
 }
 
 /* `top` is read once: in a fork child of a signal handler amid this, the bin is emptied (heap_forsake). */
-static void *take_from_array(struct heap *h, unsigned sc) {
+HAK_EVERYDAY static void *take_from_array(struct heap *h, unsigned sc) {
 	struct bin *b = &h->bins[sc];
 	void *const *at = bin_top(b);
 	while (*at != hak_class_codes.zero) {
@@ -110,7 +110,7 @@ HAK_EVERYDAY void *bin_take(struct heap *h, unsigned sc) {
 	return p;
 }
 
-void bin_hide(struct heap *h, unsigned sc) {
+HAK_EVERYDAY void bin_hide(struct heap *h, unsigned sc) {
 	h->classes[sc].hides_list = true;
 	bin_hide_at(h, sc, 0);
 }
@@ -160,13 +160,13 @@ HAK_NOINLINE static unsigned take_list(const struct slab *s, uintptr_t *linkp, u
 }
 
 /* Of an empty bin; where the array ends. */
-static void **shut_empty(struct heap *h, unsigned sc) {
+HAK_EVERYDAY static void **shut_empty(struct heap *h, unsigned sc) {
 	shut(h, sc);
 	return h->classes[sc].end;
 }
 
 /* The block at `at` is handed out. If `more` were asked for, they follow in the array, and are in the bin now. */
-static void *hand_out(struct heap *h, unsigned sc, void **at, bool more) {
+HAK_EVERYDAY static void *hand_out(struct heap *h, unsigned sc, void **at, bool more) {
 	void *first = *at;
 	block_set_link((uintptr_t)first, 0);
 	if (more)
@@ -174,7 +174,7 @@ static void *hand_out(struct heap *h, unsigned sc, void **at, bool more) {
 	return first;
 }
 
-void *bin_fill(struct heap *h, unsigned sc, const struct slab *s, uintptr_t *linkp, unsigned n) {
+HAK_EVERYDAY void *bin_fill(struct heap *h, unsigned sc, const struct slab *s, uintptr_t *linkp, unsigned n) {
 	void *single, **to = n > 1 ? shut_empty(h, sc) - n : &single;
 	unsigned taken = take_list(s, linkp, n, to);
 	if (HAK_LIKELY(taken == n))
@@ -186,7 +186,7 @@ void *bin_fill(struct heap *h, unsigned sc, const struct slab *s, uintptr_t *lin
 	return taken > 0 ? hand_out(h, sc, to, false) : NULL;
 }
 
-void *bin_fill_holes(struct heap *h, unsigned sc, struct slab *s, unsigned max) {
+HAK_EVERYDAY void *bin_fill_holes(struct heap *h, unsigned sc, struct slab *s, unsigned max) {
 	void *single, **end = max > 1 ? shut_empty(h, sc) : &single + 1;
 	unsigned n = mosaic_take(s, sc, max, end);
 	if (n > 0)
@@ -210,7 +210,7 @@ HAK_EVERYDAY void *bin_fill_run(struct heap *h, unsigned sc, uintptr_t first, si
 	return (void *)first;
 }
 
-bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned n) {
+HAK_EVERYDAY bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned n) {
 	struct heap_class *hc = &h->classes[sc];
 	/* Whoever samples draws the blocks in the bin, and whoever counts operations must see each. Hardened, all links
 	   are looked at before a block is served. */
@@ -240,7 +240,7 @@ static bool keep_slabs(void *const *at) {
 	return n > BURST_BLOCKS / 2;
 }
 
-bool bin_make_room(struct heap *h, unsigned sc) {
+HAK_EVERYDAY bool bin_make_room(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	if (HAK_UNLIKELY(hc->end == NULL))
 		return has_array(h, sc);
@@ -267,7 +267,7 @@ HAK_NOINLINE void bin_unlist(struct heap *h, unsigned sc) {
 		heap_send_list_home(h, sc, hc->list, n);
 }
 
-void bin_flush(struct heap *h, unsigned sc) {
+HAK_EVERYDAY void bin_flush(struct heap *h, unsigned sc) {
 	bin_unlist(h, sc);
 	void **end = h->classes[sc].end;
 	if (bin_is_empty(&h->bins[sc]))

@@ -16,15 +16,16 @@ bool hak_profile_due;
 
 static volatile bool by_signal; /* sampling was switched on by it, or will be as soon as it can */
 
-static void write_file(void) {
+static bool write_file(void) {
 	int error = profile_write(hak_settings.sample_file);
 	if (error == 0)
-		return;
+		return true;
 	struct line l;
 	line_begin(&l);
 	line_str(&l, "cannot write the heap profile: error ");
 	line_dec(&l, (uint64_t)error);
 	line_write(&l);
+	return false;
 }
 
 /* The first switches on, the next writes and switches off. A profile from the start goes on. */
@@ -37,7 +38,7 @@ static void switch_over(void) {
 	}
 	if (by_signal)
 		sample_off();
-	write_file();
+	(void)write_file();
 }
 
 static void handle(int signal) {
@@ -84,6 +85,5 @@ HAK_EVERYDAY void profile_end(void) {
 	if (hak_settings.sample == 0 || sample_mean() == 0)
 		return;
 	sample_stop();
-	write_file();
-	profile_report();
+	profile_report(write_file());
 }

@@ -30,7 +30,8 @@ void profile_end(void);
    Async-signal-safe. */
 int profile_write(const char *path);
 
-/* Says on standard error how much is not freed, where most of that came from and where the profile is. */
-void profile_report(void);
+/* Says on standard error how much is not freed, where most of that came from and, if it is written, where the
+   profile is. */
+void profile_report(bool is_written);
 
 #endif

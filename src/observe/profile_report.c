@@ -39,7 +39,7 @@ static void line_estimate(struct line *l, const struct estimate *e) {
 	line_str(l, " blocks");
 }
 
-static void say_all(void) {
+static void say_all(bool is_written) {
 	struct line l;
 	char path[sizeof l.text] = "";
 	struct estimate all = { 0, 0 };
@@ -52,9 +52,11 @@ static void say_all(void) {
 	line_estimate(&l, &all);
 	line_str(&l, " in all, by ");
 	line_dec(&l, samples);
-	line_str(&l, " samples; profile: ");
-	report_path(path, sizeof path, hak_settings.sample_file);
-	line_str(&l, path);
+	line_str(&l, " samples");
+	if (is_written && report_path(path, sizeof path, hak_settings.sample_file)) {
+		line_str(&l, "; profile: ");
+		line_str(&l, path);
+	}
 	line_write(&l);
 }
 
@@ -73,9 +75,9 @@ static double bytes_of(const struct site *s) {
 	return s != NULL ? s->live.bytes : 0;
 }
 
-void profile_report(void) {
+void profile_report(bool is_written) {
 	const struct site *top[SHOWN + 1] = { NULL }; /* by bytes, and what drops out */
-	say_all();
+	say_all(is_written);
 	for (const struct site *s = sample_sites(); s != NULL; s = s->next) {
 		int i = SHOWN;
 		for (; i > 0 && bytes_of(top[i - 1]) < bytes_of(s); i--)

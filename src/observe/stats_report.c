@@ -82,11 +82,24 @@ static void write_report(int fd) {
 	flush();
 }
 
+/* Only if asked to talk: the file may be one for all programs of a machine, of users who may not write there. */
+static void say_not_written(void) {
+	struct line l;
+	if (!hak_settings.verbose || goes_to_stderr())
+		return;
+	line_begin(&l);
+	line_str(&l, "cannot write statistics to ");
+	line_str(&l, hak_settings.stats_file);
+	line_write(&l);
+}
+
 /* Not `wait`: none, if the last is still being written. */
 static void report(bool wait) {
 	int fd = target();
-	if (fd < 0)
+	if (fd < 0) {
+		say_not_written();
 		return;
+	}
 	if (stats_take(wait) != NULL) {
 		write_report(fd);
 		stats_put_back();

@@ -41,13 +41,13 @@ bool settings_are_valid(const char *command, const char *name, const char *value
 		misused("%s: '%s=%s' is no setting", command, name, value);
 		return false;
 	}
-	int fd = memfd_create("hakmem.conf", MFD_CLOEXEC);
-	if (fd < 0 || dprintf(fd, "%s = %s\n", name, value) < 0) {
-		complain("%s: %m", command);
-		return false;
-	}
+	int fd = memfd_create("hakmem.conf", MFD_CLOEXEC), bad = -1;
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	int bad = hak_conf_check(path, say, &doubt);
-	close(fd);
-	return bad == 0;
+	if (fd >= 0 && dprintf(fd, "%s = %s\n", name, value) > 0)
+		bad = hak_conf_check(path, say, &doubt);
+	if (bad < 0)
+		complain("%s: '%s=%s' cannot be checked, is /proc mounted?", command, name, value);
+	if (fd >= 0)
+		close(fd);
+	return bad <= 0;
 }

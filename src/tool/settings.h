@@ -16,7 +16,8 @@ struct profile_info {
 extern const struct setting_info settings[];
 extern const struct profile_info profiles[];
 
-/* Would hakmem.conf be understood with this line? Complains if not. */
+/* Would hakmem.conf be understood with this line? Complains if not, and if that cannot be known, which is no reason
+   against it. */
 bool settings_are_valid(const char *command, const char *name, const char *value);
 
 #endif

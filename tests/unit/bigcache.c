@@ -231,6 +231,19 @@ static void old_span_is_released(void **state)
 	assert_int_equal(kept_bytes(), 0);
 }
 
+static void delay_minus_one_keeps_all_that_may_be(void **state)
+{
+	struct large *one = take(50), *two = take(30), *three = take(30);
+
+	hak_settings.purge_delay_ms = -1;
+	hak_settings.bigcache_max = 90 * HAK_MIB;
+	large_free(NULL, one);
+	large_free(NULL, two);
+	assert_int_equal(kept_bytes(), 80 * HAK_MIB);
+	large_free(NULL, three);
+	assert_int_equal(kept_bytes(), 90 * HAK_MIB);
+}
+
 static void delay_minus_one_keeps_old_span(void **state)
 {
 	give_back(3);
@@ -557,6 +570,7 @@ int main(void)
 		cmocka_unit_test_setup(kept_bytes_bounded_by_setting, start_empty),
 		cmocka_unit_test_setup(kept_bytes_may_follow_live, start_empty),
 		cmocka_unit_test_setup(old_span_is_released, start_empty),
+		cmocka_unit_test_setup(delay_minus_one_keeps_all_that_may_be, start_empty),
 		cmocka_unit_test_setup(delay_minus_one_keeps_old_span, start_empty),
 		cmocka_unit_test_setup(release_keeps_what_it_is_told, start_empty),
 		cmocka_unit_test_setup(released_span_leaves_trace, start_empty),
