@@ -165,7 +165,7 @@ static void recount_large(void) {
 
 /* The bins of heaps that are left: those of threads lie in their thread-local memory, which the child may use for
    anything. Empty but for the heap that is retired just now. */
-static struct tcache left;
+HAK_LATE_IN_BSS static struct tcache left;
 
 /* False: out of memory. */
 static bool note_bins(struct heap *h) {

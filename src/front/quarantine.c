@@ -14,7 +14,7 @@ struct large_queue {
 };
 
 /* Under `lock`. */
-HAK_LAST_IN_BSS struct large_quarantine {
+HAK_LATE_IN_BSS struct large_quarantine {
 	struct lock lock;
 	struct large_queue shut, zeroed;
 } hak_large_quarantine;

@@ -19,7 +19,7 @@ static const int signals[] = { SIGSEGV, SIGBUS, SIGABRT };
 enum { SIGNALS = sizeof signals / sizeof *signals };
 
 /* What was in place before ours. */
-static struct sigaction previous[SIGNALS];
+HAK_LATE_IN_BSS static struct sigaction previous[SIGNALS];
 
 /* ---- what lies at an address ---- */
 

@@ -22,7 +22,7 @@ struct stats_work {
 	struct reading_room room;
 };
 extern HAK_HIDDEN struct stats_work hak_stats_work;
-HAK_LAST_IN_BSS struct stats_work hak_stats_work;
+HAK_LATE_IN_BSS struct stats_work hak_stats_work;
 
 HAK_EVERYDAY void stats_init(const void *at) {
 	descriptor = (uintptr_t)at;

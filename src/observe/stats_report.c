@@ -43,7 +43,7 @@ static int target(void) {
 
 /* A report, as far as it is not written yet. Other processes may append theirs to the same file: what is appended by one
    call stays together. Whoever has taken the statistics has this. */
-static struct {
+HAK_LATE_IN_BSS static struct {
 	int fd;
 	size_t len;
 	char text[64 * 1024]; /* more than there is to say */

@@ -4,7 +4,7 @@
 #include "build_options.h"
 #include "slab/emptied.h"
 
-HAK_LAST_IN_BSS struct pool hak_pools[SC_COUNT];
+HAK_LATE_IN_BSS struct pool hak_pools[SC_COUNT];
 
 /* Has any slab been published? Until then nobody needs to look at the pools, which are on a page of their own. */
 static bool has_begun;
