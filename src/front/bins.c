@@ -45,7 +45,7 @@ HAK_EVERYDAY unsigned bin_wants(struct heap *h, unsigned sc) {
 
 /* While the array is worked on, what signal handlers free does not enter it: the magic refuses every block. Nor do
    they take from it. Returns the top entry. */
-HAK_NOINLINE static void **shut(struct heap *h, unsigned sc) {
+HAK_NOINLINE HAK_EVERYDAY static void **shut(struct heap *h, unsigned sc) {
 	struct bin *b = &h->bins[sc];
 	b->magic = 0;
 	atomic_signal_fence(memory_order_seq_cst);
@@ -56,7 +56,7 @@ HAK_NOINLINE static void **shut(struct heap *h, unsigned sc) {
 }
 
 /* The entries from `from` to the array's end are in the bin, which holds `room` at most. */
-HAK_NOINLINE static void open_for(struct heap *h, unsigned sc, void **from, unsigned room) {
+HAK_NOINLINE HAK_EVERYDAY static void open_for(struct heap *h, unsigned sc, void **from, unsigned room) {
 	struct bin *b = &h->bins[sc];
 	b->floor = (uint32_t)bin_top_at(h->classes[sc].end - room);
 	b->top = bin_top_at(from);
@@ -137,14 +137,14 @@ HAK_COLD bool bin_contains(const struct heap *h, unsigned sc, uintptr_t block) {
 
 /* ---- filling ---- */
 
-void bin_check_end(const struct slab *s, uintptr_t link) {
+HAK_EVERYDAY void bin_check_end(const struct slab *s, uintptr_t link) {
 	uintptr_t end = link_decode(link);
 	if (HAK_UNLIKELY(!link_is_our_end(end) && !slab_has_block(s, end)))
 		misuse_end(s->sc);
 }
 
 /* Takes up to `n` blocks off the list into the array from `to` on. Their number. */
-HAK_NOINLINE static unsigned take_list(const struct slab *s, uintptr_t *linkp, unsigned n, void **to) {
+HAK_NOINLINE HAK_EVERYDAY static unsigned take_list(const struct slab *s, uintptr_t *linkp, unsigned n, void **to) {
 	const struct slab_blocks blocks = slab_blocks(s);
 	const uintptr_t key = hak_key, mark = hak_mark;
 	uintptr_t block = *linkp ^ key;
@@ -228,7 +228,7 @@ HAK_EVERYDAY bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned
 enum { BURST_BLOCKS = 4 };
 
 /* Do the blocks on top, each in another slab, keep them? */
-static bool keep_slabs(void *const *at) {
+HAK_EVERYDAY static bool keep_slabs(void *const *at) {
 	enum { LITTLE = 8 };
 	const struct slab *last = NULL;
 	unsigned n = 0;
@@ -259,7 +259,7 @@ HAK_EVERYDAY bool bin_make_room(struct heap *h, unsigned sc) {
 	return true;
 }
 
-HAK_NOINLINE void bin_unlist(struct heap *h, unsigned sc) {
+HAK_NOINLINE HAK_EVERYDAY void bin_unlist(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	unsigned n = hc->listed;
 	hc->listed = 0;
