@@ -62,14 +62,20 @@ static size_t next_size(size_t size) {
 
 int main(int argc, char **argv) {
 	workload_begin(&workload, argc, argv);
-	size_t live = parameters[0].value * MIB, low = parameters[1].value;
+	size_t live = parameters[0].value * MIB, low = parameters[1].value, high = parameters[2].value, sizes = 0;
+	for (size_t size = low; size <= high && sizes <= SAMPLES_MAX; size = next_size(size))
+		sizes++;
+	if (sizes == 0)
+		workload_refuse("LOW is above HIGH");
+	if (sizes > SAMPLES_MAX)
+		workload_refuse("those are more than %d sizes: a larger step is needed", SAMPLES_MAX);
 	uint64_t random = 0;
 	struct blocks blocks;
 	blocks_init(&blocks, live, low, low);
 	size_t before = resident_bytes();
 
 	struct seen seen = {0};
-	for (size_t size = low; size <= parameters[2].value; size = next_size(size)) {
+	for (size_t size = low; size <= high; size = next_size(size)) {
 		workload_start();
 		size_t made = blocks_fill(&blocks, live, size, size, &random);
 		workload_stop(made);
@@ -78,8 +84,6 @@ int main(int argc, char **argv) {
 		blocks_remove_from(&blocks, 0);
 		workload_stop(0);
 	}
-	if (seen.sizes == 0)
-		workload_refuse("LOW is above HIGH");
 	workload_figure("worst", seen.worst, "resident/live");
 	workload_figure("mean", seen.sum / (double)seen.sizes, "resident/live");
 	workload_figure("peak", (double)seen.peak / (double)live, "resident/live");

@@ -12,7 +12,9 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "blocks.h"
 
@@ -24,10 +26,12 @@ static struct parameter parameters[] = {
 	{.name = NULL},
 };
 
+enum { THREADS, IDLE, SHUFFLE, TURN };
 static struct parameter options[] = {
-	{"threads", "threads that share the work and stay alive; 1: the program's own", 1, 64, 1},
-	{"idle", "seconds without a call", 0, 3600, 10},
-	{"shuffle", "1: blocks are freed in random order; 0: in the order they were made", 0, 1, 0},
+	[THREADS] = {"threads", "threads that share the work and stay alive; 1: the program's own", 1, 64, 1},
+	[IDLE] = {"idle", "seconds without a call", 0, 3600, 10},
+	[SHUFFLE] = {"shuffle", "1: blocks are freed in random order; 0: in the order they were made", 0, 1, 0},
+	[TURN] = {"turn", "descriptor of a file, locked except while idle, for runs side by side; 0: none", 0, 65535, 0},
 	{.name = NULL},
 };
 
@@ -50,7 +54,7 @@ static void fill(unsigned index) {
 	uint64_t random = parameters[3].value + index;
 	blocks_fill(&shares[index], parameters[0].value * MIB / threads, parameters[1].value,
 		parameters[2].value, &random);
-	if (options[2].value)
+	if (options[SHUFFLE].value)
 		blocks_shuffle(&shares[index], &random);
 }
 
@@ -124,6 +128,13 @@ static void more_calls(void) {
 	}
 }
 
+/* Only one at a time of those that run side by side is at work: memory is given back by age, too. */
+static void change_turn(int how) {
+	int fd = (int)options[TURN].value;
+	if (fd != 0 && lockf(fd, how, 0) != 0)
+		workload_fail("cannot lock descriptor %d: %s", fd, strerror(errno));
+}
+
 static void idle(uint64_t seconds) {
 	struct timespec left = {.tv_sec = (time_t)seconds};
 	while (nanosleep(&left, &left) != 0 && errno == EINTR)
@@ -137,10 +148,11 @@ static void look(const char *name, size_t before) {
 
 int main(int argc, char **argv) {
 	workload_begin(&workload, argc, argv);
-	threads = (unsigned)options[0].value;
+	threads = (unsigned)options[THREADS].value;
 	size_t low = parameters[1].value, high = parameters[2].value;
 	if (low > high)
 		workload_refuse("LOW is above HIGH");
+	change_turn(F_LOCK);
 	for (unsigned i = 0; i < threads; i++)
 		blocks_init(&shares[i], parameters[0].value * MIB / threads, low, high);
 	pthread_t ids[MAX_SHARES];
@@ -157,7 +169,9 @@ int main(int argc, char **argv) {
 	do_step(empty);
 	workload_stop(0);
 	look("at_once", before);
-	idle(options[1].value);
+	change_turn(F_ULOCK);
+	idle(options[IDLE].value);
+	change_turn(F_LOCK);
 	look("after_idle", before);
 	workload_start();
 	more_calls();

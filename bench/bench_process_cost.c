@@ -156,6 +156,8 @@ static void measure_idle(const char *name, const char *const *argv, enum variant
 	figure(name, "faults", variant, (double)program_faults(pid), "faults");
 	if (variant == SERVED && strcmp(name, "sleep") == 0)
 		workload_memory(proc_kib(state, "\nVmHWM:"), proc_kib(state, "\nVmRSS:"));
+	if (waitpid(pid, NULL, WNOHANG) != 0)
+		workload_fail("%s ended instead of idling", name);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }
@@ -191,10 +193,12 @@ int main(int argc, char **argv) {
 	program_prove(run_true);
 	measure_true(run_true);
 	measure_both_idle("sleep", run_sleep);
-	if (find_python(python_path))
+	if (find_python(python_path)) {
+		program_prove((const char *const[]){python_path, "-c", "pass", NULL});
 		measure_both_idle("python3", run_python);
-	else
+	} else {
 		fputs("bench_process_cost: python3 is not installed; left out\n", stderr);
+	}
 	block_free(block, 64);
 	return workload_end();
 }

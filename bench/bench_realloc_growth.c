@@ -15,7 +15,7 @@ enum { ROUNDS, VECTORS, LIMIT, SEED };
 static struct parameter parameters[] = {
 	[ROUNDS] = { "ROUNDS", "of growing and freeing all vectors", 1, 100000000, 50 },
 	[VECTORS] = { "VECTORS", "growing at a time", 1, 100000, 16 },
-	[LIMIT] = { "LIMIT", "bytes a vector grows to, at most", 64, UINT64_C(1) << 32, 1 << 20 },
+	[LIMIT] = { "LIMIT", "bytes that each vector reaches at most before it stops; doubling, it may have twice as much", 64, UINT64_C(1) << 32, 1 << 20 },
 	[SEED] = { "SEED", "of lengths and turns", 0, UINT64_MAX, 1 },
 	{ .name = NULL },
 };

@@ -64,13 +64,13 @@ def database(rng):
 
 
 def threads():
-    """Four threads, each freeing what another one allocated."""
+    """Four threads, each dropping what another one made."""
     boxes = [[] for _ in range(4)]
 
     def work(number):
         rng = random.Random(number)
-        for _ in range(6):
-            boxes[(number + 1) % 4] = [bytes(rng.randrange(20, 4000)) for _ in range(15000)]
+        for turn in range(6):
+            boxes[(number + turn) % 4] = [bytes(rng.randrange(20, 4000)) for _ in range(15000)]
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for worker in workers:

@@ -41,11 +41,21 @@ static Dl_info object_of(const char *symbol) {
 	return info;
 }
 
+/* Into `path`, once. */
+static const char *path_of(const char *symbol, char path[PATH_MAX]) {
+	if (path[0] == 0 && realpath(object_of(symbol).dli_fname, path) == NULL)
+		workload_fail("cannot find the object file that serves %s: %s", symbol, strerror(errno));
+	return path;
+}
+
 const char *program_object(void) {
 	static char path[PATH_MAX];
-	if (path[0] == 0 && realpath(object_of("malloc").dli_fname, path) == NULL)
-		workload_fail("cannot find the object file that serves malloc: %s", strerror(errno));
-	return path;
+	return path_of("malloc", path);
+}
+
+const char *program_libc(void) {
+	static char path[PATH_MAX];
+	return path_of("puts", path);
 }
 
 bool program_object_is_libc(void) {

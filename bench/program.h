@@ -40,6 +40,9 @@ bool program_find(const char *name, char path[PATH_MAX]);
 const char *program_object(void);
 bool program_object_is_libc(void);
 
+/* The path of the C library. */
+const char *program_libc(void);
+
 /* Removes the variables whose names begin with `prefix` from the environment: the user's own settings of a
    program must not count, nor lead it to the user's own files. */
 void program_forget(const char *prefix);

@@ -68,14 +68,18 @@ static const char *first_line(pid_t pid, const char *name, char line[512]) {
 }
 
 void program_wait_until_idle(pid_t pid) {
-	char line[512];
-	unsigned long long before, now = 0; /* nanoseconds on a CPU */
-	do {
+	enum { TRIES = 500 };
+	clockid_t clock;
+	struct timespec before, now = {0}; /* on a CPU */
+	for (int i = 0; i < TRIES; i++) {
 		before = now;
 		nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
-		if (sscanf(first_line(pid, "schedstat", line), "%llu", &now) != 1)
-			workload_fail("cannot understand schedstat: %s", line);
-	} while (now != before || now == 0);
+		if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &now) != 0)
+			workload_fail("process %d has no clock", (int)pid);
+		if (now.tv_sec == before.tv_sec && now.tv_nsec == before.tv_nsec && (now.tv_sec | now.tv_nsec) != 0)
+			return;
+	}
+	workload_fail("process %d does not come to rest", (int)pid);
 }
 
 unsigned long long program_faults(pid_t pid) {

@@ -57,7 +57,8 @@ void workload_served(void *block);
 void workload_figure(const char *name, double value, const char *unit);
 
 /* Adds to the series of samples: resident memory now, without the workload's own tables, beside
-   `live_bytes` that the workload holds. One thread at a time. */
+   `live_bytes` that the workload holds. At most SAMPLES_MAX times, by one thread at a time. */
+enum { SAMPLES_MAX = 1024 };
 void workload_resident(const char *label, size_t live_bytes);
 
 /* Adds to the timed part what was measured otherwise: seconds of a program that the workload

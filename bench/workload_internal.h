@@ -8,7 +8,7 @@
 
 #include "workload.h"
 
-enum { LABEL_MAX = 48, FIGURES_MAX = 256, SAMPLES_MAX = 1024 };
+enum { LABEL_MAX = 48, FIGURES_MAX = 256 };
 
 struct figure {
 	char name[LABEL_MAX], unit[LABEL_MAX];

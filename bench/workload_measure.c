@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Clocks, memory and threads of a workload. Memory is what smaps_rollup says, which the kernel
- * counts page by page; statm is cheaper but off by up to a batch of pages per CPU on many kernels.
+ * counts page by page; statm is cheaper but off by up to a batch of pages per CPU on many kernels, and so is
+ * the peak that it keeps. What was seen to be resident counts therefore even if that says less.
  */
 #include "workload_internal.h"
 
@@ -15,7 +16,7 @@
 
 static struct measures measures;
 static double wall_begin, cpu_begin;
-static size_t scratch_bytes;
+static size_t scratch_bytes, seen_bytes; /* the latter: resident at most when it was looked at, less tables */
 static bool is_memory_given;
 
 static double seconds(clockid_t clock) {
@@ -112,6 +113,7 @@ void workload_resident(const char *label, size_t live_bytes) {
 	struct sample *s = &measures.samples[measures.sample_count++];
 	copy_label(s->label, label);
 	s->resident = without_tables(resident);
+	seen_bytes = s->resident > seen_bytes ? s->resident : seen_bytes;
 	s->live = live_bytes;
 	s->ratio = live_bytes > 0 ? (double)s->resident / (double)live_bytes : 0;
 }
@@ -121,6 +123,7 @@ const struct measures *measures_end(void) {
 		return &measures;
 	measures.end = without_tables(resident_bytes());
 	size_t peak = without_tables(proc_kib("/proc/self/status", "\nVmHWM:"));
+	peak = peak > seen_bytes ? peak : seen_bytes;
 	measures.peak = peak > measures.end ? peak : measures.end;
 	return &measures;
 }

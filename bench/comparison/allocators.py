@@ -17,7 +17,7 @@ import subprocess
 from dataclasses import dataclass, field, replace
 
 from . import elf
-from .errors import Refused
+from .errors import Failed, Refused
 
 PEER_FILES = {
     "mimalloc": ["libmimalloc.so.[0-9]*", "libmimalloc.so"],
@@ -119,8 +119,11 @@ def parse_settings(text, words):
 def check_settings(text, allocator):
     """HAKMEM passes over in silence what it does not understand, unless it is asked to speak."""
     environment = {**allocator.environment(), "HAKMEM_VERBOSE": "1"}
-    said = subprocess.run(["true"], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, errors="replace", check=False, timeout=60).stderr
+    try:
+        said = subprocess.run(["true"], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, errors="replace", check=False, timeout=60).stderr
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{text}: `true` does not end with it") from None
     for line in said.splitlines():
         if "ignored: 'HAKMEM_" in line:
             raise Refused(f"{text}: {line.partition('ignored: ')[2]}")

@@ -26,7 +26,8 @@ class Row:
     threads: int = 1                   # 1: bound to one CPU
     compared: tuple = ("time", "memory")
     times: int = 1                     # how often it is run in a round
-    together: bool = False             # all allocators at once: for rows that mostly sleep
+    together: bool = False             # all allocators at once: for rows that mostly sleep, and take
+                                       # turns at all else by the lock that --turn names
     extra: tuple = ()                  # allocators that join only this row
 
     def allocators(self, allocators):

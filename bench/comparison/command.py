@@ -9,7 +9,7 @@ import sys
 
 from . import allocators, catalogue, claims, files, machine, markdown, matrix, noise, \
     pictures, text
-from .errors import Failed, Refused, uninterrupted
+from .errors import Failed, Refused, end_at_once, uninterrupted
 from .measure import measure, only_one
 from .summary import Summary
 
@@ -146,6 +146,8 @@ def check_together(options):
                             or options.allocators):
         raise Refused("--results is of the whole catalogue and all peers: "
                       "no --matrix, --rows, --out, --allocators or workloads with it")
+    if "" in (options.source, options.out, options.build, options.rows):
+        raise Refused("an option has an empty value")
     if options.source and (options.matrix or options.workload or options.rows or options.runs
                            or options.allocators or options.build):
         raise Refused("--from shows what was measured: nothing to choose with it")
@@ -234,6 +236,7 @@ def compare(arguments):
     lines = text.everything(summary, verdicts, warnings)
     with uninterrupted():
         folder = write_results(options, folders, summary, verdicts, warnings)
+    end_at_once()
     print("\n".join(lines))
     print(f"written: {folder}")
 

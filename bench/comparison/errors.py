@@ -30,6 +30,11 @@ def _handle(handler):
             signal.signal(number, handler)
 
 
+def end_at_once():
+    """From here on signals end the program as they end any other: all is written."""
+    _handle(signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def uninterrupted():
     """Signals that come meanwhile ask in vain: this takes a moment, and is to be done as a whole."""

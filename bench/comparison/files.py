@@ -81,5 +81,5 @@ def read_json(path):
             return outcomes.from_json(json.load(file))
     except OSError as problem:
         raise Refused(f"{path}: {problem.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Refused(f"{path}: is not JSON") from None

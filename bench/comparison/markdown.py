@@ -22,8 +22,9 @@ READING = """## How to read it
   memory shows; *steady* rows make ten million and more; *warm* ones lie between. They are never mixed
   in a table, but in the means over all rows.
 - Time is CPU time, of one bound CPU for rows of one thread, and wall time for rows whose threads
-  compute all the time (larson, mid_large_mt, false_sharing). Ratios are of medians; ± is half of
-  the 95 % interval of the means. *best peer* is the best of that row among {peers}
+  compute all the time (larson, mid_large_mt, false_sharing). Times are medians, ratios medians of
+  those of each round, whose runs follow each other: what slows the machine down for a while slows
+  down both. ± is half of the 95 % interval of the mean. *best peer* is the best of that row among {peers}
   in their defaults, so HAKMEM below 1.00 is ahead of all.
 - Each run proves which allocator served it, or the comparison fails.
 """

@@ -41,6 +41,8 @@ def only_one():
     path = os.path.join(tempfile.gettempdir(), "hakmem-compare.lock")
     try:
         lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with contextlib.suppress(PermissionError):
+            os.fchmod(lock, 0o644)  # whatever the umask
     except PermissionError:  # another user's, in a folder where only owners may create anew
         lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -86,14 +88,17 @@ class Runner:
             raise Refused(f"{path}: not there; has the benchmark been built?")
         return path
 
-    def _start(self, row, allocator):
+    def _start(self, row, allocator, turn):
         command = [self.program(row), *row.arguments, "--json", f"--expect={allocator.expected}"]
+        if turn:
+            command.append(f"--turn={turn.fileno()}")
         wide = None if row.threads == 1 else lambda: os.sched_setaffinity(0, self.cpus)
         try:
             # A session of its own, so that a run that hangs is ended with all it has started.
             return subprocess.Popen(command, env=allocator.environment(), stdin=subprocess.DEVNULL,
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                    preexec_fn=wide, start_new_session=True)
+                                    errors="replace", preexec_fn=wide, start_new_session=True,
+                                    pass_fds=[turn.fileno()] if turn else [])
         except OSError as problem:
             raise Failed(f"{command[0]}: {problem.strerror}") from None
 
@@ -126,14 +131,13 @@ class Runner:
         """(allocator, sample or None, why none) of each in order; all at once if a row says so."""
         for group in [allocators] if row.together else [[one] for one in allocators]:
             processes = []
-            try:
+            with contextlib.ExitStack() as cleaning:
+                turn = cleaning.enter_context(tempfile.TemporaryFile()) if row.together else None
+                cleaning.callback(lambda: [end(process) for process in processes])
                 for allocator in group:
-                    processes.append(self._start(row, allocator))
+                    processes.append(self._start(row, allocator, turn))
                 yield from ((allocator, *self._finish(row, allocator, process))
                             for allocator, process in zip(group, processes))
-            finally:
-                for process in processes:
-                    end(process)
 
 
 def end(process):

@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict, dataclass, field
 
 from .allocators import Allocator
-from .catalogue import Row
+from .catalogue import LEVELS, Row
 from .errors import Refused
 
 FORMAT = 1
@@ -47,12 +47,19 @@ class Outcome:
 
     def check(self):
         """Raises what from_json refuses, where something is missing that all else takes for granted."""
-        sums = [self.noise["load"] + self.noise["spread"] + self.noise["steal"]]
+        numbers = [self.noise["load"] + self.noise["spread"] + self.noise["steal"]]
         for row in self.rows:
-            for samples in (self.of(row, one) for one in self.labels(row)):
-                sums += [sum(one[name] for one in samples) for name in NUMBERS]
+            missing = [one for one in row.allocators(self.allocators)
+                       if not one.extra and not self.of(row, one)]
+            for sample in (sample for one in self.labels(row) for sample in self.of(row, one)):
+                numbers += [sample[name] for name in NUMBERS]
+                numbers += [value for value in sample["figures"].values() if value is not None]
+                if row.compared and min(sample["time_ns"], sample["peak_rss_kib"]) <= 0:
+                    raise ValueError
             self.state(row).strip()
-        if not self.rows or not all(map(math.isfinite, sums)):
+            if missing:
+                raise ValueError
+        if not self.rows or self.level not in LEVELS or not all(map(math.isfinite, numbers)):
             raise ValueError
 
     def as_json(self):

@@ -21,6 +21,7 @@ class Statistics:
     outliers: int      # samples further than two sigmas from the mean
     low: float
     high: float
+    apart: tuple       # what was taken for independent, in order of time
 
     @property
     def relative_half_width(self):
@@ -88,21 +89,22 @@ def describe(samples, group=1):
     threshold = max(OUTLIER_SIGMAS * stddev, 1e-12 * abs(mean))
     outliers = sum(abs(x - mean) > threshold for x in samples)
     return Statistics(n, mean, median(samples), stddev, stddev / mean if mean else 0.0,
-                      _half_width(apart), outliers, min(samples), max(samples))
+                      _half_width(apart), outliers, min(samples), max(samples), tuple(apart))
 
 
 def ratio(ours, theirs):
-    """Ratio of the medians, and half the width of the 95 % confidence interval of that of the means.
+    """The median of the ratios of each round, and half the width of their mean's 95 % confidence interval.
 
-    The relative errors of two independent means add up as squares (first-order propagation);
-    beside itself everything is 1.
+    The runs of a round follow each other: a machine that is slow for a while is so for both. By the
+    logarithms, so that the ratio the other way round is the inverse. Beside itself everything is 1.
     """
     if ours is theirs:
         return 1.0, 0.0
-    if not theirs.median:
+    if len(ours.apart) != len(theirs.apart) or min(*ours.apart, *theirs.apart) <= 0:
         return math.nan, math.nan
-    value = ours.median / theirs.median
-    return value, value * math.hypot(ours.relative_half_width, theirs.relative_half_width)
+    logarithms = [math.log(our / their) for our, their in zip(ours.apart, theirs.apart)]
+    value = math.exp(median(logarithms))
+    return value, value * _half_width(logarithms)
 
 
 def geometric_mean(values):

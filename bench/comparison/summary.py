@@ -1,8 +1,8 @@
 """What the samples of an outcome say: per row and allocator, and over all rows.
 
-Ratios are of medians. The best is the fastest (leanest) peer of a row: libc and the other
-allocators, in their default settings; variants and HAKMEM itself are none. Without peers it is the
-best of all.
+Ratios are of runs of the same round (statistics.ratio). The best is the fastest (leanest) peer of a
+row: libc and the other allocators, in their default settings; variants and HAKMEM itself are none.
+Without peers it is the best of all.
 """
 import math
 from dataclasses import dataclass, field
@@ -67,36 +67,36 @@ class Summary:
         """Label of the allocator that ratios to the best refer to."""
         ran = self.labels(row)
         return min([label for label in ran if label in self.peers] or ran,
-                   key=lambda label: getattr(self.cell(row, label), what).median)
+                   key=lambda label: self._ratio(row, label, ran[0], what)[0])
+
+    def _ratio(self, row, label, other, what):
+        return statistics.ratio(*(getattr(self.cell(row, one), what) for one in (label, other)))
 
     def _compare(self, row):
         for what in FIELDS:
-            best = getattr(self.cell(row, self.best_peer(row, what)), what)
-            libc = self.cell(row, "libc")
+            best = self.best_peer(row, what)
             for label in self.labels(row):
                 cell = self.cell(row, label)
-                ours = getattr(cell, what)
-                cell.to_best[what] = statistics.ratio(ours, best)
-                if libc:
-                    cell.to_libc[what] = statistics.ratio(ours, getattr(libc, what))
+                cell.to_best[what] = self._ratio(row, label, best, what)
+                if self.cell(row, "libc"):
+                    cell.to_libc[what] = self._ratio(row, label, "libc", what)
 
     def compared(self, what):
         """The rows that count in what is said about all rows."""
         return [row for row in self.outcome.rows if what in row.compared]
 
     def geometric_mean(self, label, what, rows=None):
-        """Over rows, of the time or memory; only ratios of two such means mean something."""
+        """Over rows, of the time or memory as multiples of the first allocator's."""
         rows = self.compared(what) if rows is None else rows
-        return statistics.geometric_mean(getattr(self.cell(row, label), what).median
+        return statistics.geometric_mean(self._ratio(row, label, self.means()[0], what)[0]
                                          for row in rows)
 
     def ratio_of_means(self, label, other, what):
         """Of two geometric means over all rows that are compared, and half the width of its interval."""
-        pairs = [(getattr(self.cell(row, label), what), getattr(self.cell(row, other), what))
-                 for row in self.compared(what)]
-        value = self.geometric_mean(label, what) / self.geometric_mean(other, what)
-        spread = math.hypot(*(seen.relative_half_width for pair in pairs for seen in pair))
-        return value, value * spread / len(pairs)
+        ratios = [self._ratio(row, label, other, what) for row in self.compared(what)]
+        value = statistics.geometric_mean(ratio for ratio, _ in ratios)
+        spread = math.hypot(*(half / ratio for ratio, half in ratios))
+        return value, value * spread / len(ratios)
 
     def best_single_peer(self, what):
         """The peer with the least geometric mean; None without rows or peers."""
