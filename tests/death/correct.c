@@ -271,11 +271,9 @@ static void aligned_blocks(void)
 	come_and_go(0, NULL);
 }
 
-enum { PAGE = 4096 };
-
 static void open_and_free(char *stack)
 {
-	CHECK(mprotect(stack, PAGE, PROT_READ | PROT_WRITE) == 0);
+	CHECK(mprotect(stack, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE) == 0);
 	free(stack);
 }
 
@@ -284,11 +282,12 @@ static void shut_pages(void)
 {
 	enum { STACKS = 1000, KEPT = 11 };
 	static char *stacks[STACKS];
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	for (size_t length = PAGE; length <= 8 * PAGE; length *= 2) {
+	for (size_t length = page; length <= 8 * page; length *= 2) {
 		for (size_t i = 0; i < STACKS; i++) {
-			CHECK(posix_memalign((void **)&stacks[i], PAGE, length) == 0);
-			CHECK(mprotect(stacks[i], PAGE, PROT_NONE) == 0);
+			CHECK(posix_memalign((void **)&stacks[i], page, length) == 0);
+			CHECK(mprotect(stacks[i], page, PROT_NONE) == 0);
 		}
 		for (size_t i = 0; i < STACKS; i++)
 			if (i % KEPT != 0)

@@ -261,16 +261,17 @@ static void faults_of_the_program_kill_it(void)
 /* Pages of its own that it has shut are no business of ours. */
 static void faults_in_pages_it_shut_kill_it(void)
 {
-	static const size_t lengths[] = {4096, 16 << 10, 100 << 10, 1 << 20, 8 << 20};
+	static const size_t pages[] = {1, 4, 25, 256, 2048};
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+	for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
 		int status;
 		pid_t child = fork();
 
 		if (child == 0) {
-			char *p = memalign(4096, lengths[i]);
+			char *p = memalign(page, pages[i] * page);
 
-			CHECK(p && mprotect(p, 4096, PROT_NONE) == 0);
+			CHECK(p && mprotect(p, page, PROT_NONE) == 0);
 			*(volatile char *)opaque(p + 100) = 1;
 			_exit(0);
 		}

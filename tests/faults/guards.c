@@ -19,7 +19,6 @@
 enum {
 	COUNT = 40000,
 	AT_LIMIT = 1000,
-	MAX_MAPPINGS = 300000,
 	SLACK = 256 << 20, /* bytes: a region of SuperSlabs, quarantine, what describes the blocks; */
 	LITTLE = 48 << 20, /* when they were few */
 };
@@ -152,12 +151,9 @@ static void many_resized(void)
 /* Others take all mappings but `left`. */
 static char *take_mappings(size_t left, size_t *sizep)
 {
-	long count = read_number("/proc/sys/vm/max_map_count");
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = 2 * (size_t)count, i = 0;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = 2 * (size_t)read_mapping_limit(), i = 0;
 	char *area;
 
-	if (count > MAX_MAPPINGS)
-		case_skip();
 	area = mmap(NULL, pages * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(area != MAP_FAILED);
 	while (i < pages && mprotect(area + i * page, page, PROT_READ) == 0)

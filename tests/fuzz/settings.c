@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define REQUIRE(condition) \
@@ -83,8 +84,8 @@ static void split(char *text, size_t length, char **env)
 	env[count] = NULL;
 }
 
-/* Messages about what was not understood are not of interest. */
-static void load(const char *path, char **env)
+/* Messages about what was not understood are not of interest. `lines`: what the file's give one by one. */
+static void load(const char *path, char **env, const struct settings *lines)
 {
 	static int null = -1, saved = -1;
 
@@ -97,6 +98,8 @@ static void load(const char *path, char **env)
 	conf_load_from(path, env);
 	dup2(saved, STDERR_FILENO);
 	check_round_trip(&hak_settings);
+	if (env[0] == NULL && lines->profile == 0 && lines->limit != LIMIT_CGROUP) /* nothing else has a say */
+		REQUIRE(memcmp(&hak_settings, lines, sizeof hak_settings) == 0);
 	hak_settings = *initial();
 }
 
@@ -134,6 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 	int fd = memfd_create("conf", MFD_CLOEXEC);
 
 	REQUIRE(text && fd >= 0);
+	REQUIRE(fchmod(fd, 0600) == 0); /* a file that others may write is not read */
 	memcpy(text, data, length);
 	text[length] = '\0';
 	check_matcher(text, length);
@@ -143,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 	conf_file_read(fd, take_line, &reading);
 	split(text + end, length - end, env);
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	load(path, env);
+	load(path, env, &reading.settings);
 	close(fd);
 	free(text);
 	return 0;

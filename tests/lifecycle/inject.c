@@ -6,7 +6,7 @@
  * gives the old break.) The runs end when the program does so without having made n calls.
  *
  * The program stops itself (SIGSTOP) twice: when counting shall begin, and when nothing is to fail
- * any more. It must exit with 0 every time.
+ * any more. It must exit with 0 every time. Exit status 77 if it makes no such call.
  *
  * Usage: inject [-k CALL] [-e ERROR] [-f N] [-c COUNT] [-s STEP] [-l LIBRARY] PROGRAM [ARGUMENT]...
  *   -k CALL   only this of the five is counted and fails
@@ -79,6 +79,7 @@ static void start_program(void)
 		return;
 	if (options.library)
 		setenv("LD_PRELOAD", options.library, 1);
+	setenv("HAKMEM_EXPECT", options.library ? "1" : "0", 1);
 	setenv("HAKMEM_WRAP_TINY", "1", 1);
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
 		_exit(CHILD_SKIPPED);
@@ -202,9 +203,10 @@ static int check_possible(void)
 		fprintf(stderr, "inject: the program fails by itself, wait status %#x\n", status);
 		return 1;
 	}
-	if (run.calls == 0 && options.call < 0)
-		return CHILD_SKIPPED; /* a kernel without PTRACE_GET_SYSCALL_INFO */
-	return 0;
+	if (run.calls > 0)
+		return 0;
+	puts("inject: no such call is made, or the kernel has no PTRACE_GET_SYSCALL_INFO");
+	return CHILD_SKIPPED;
 }
 
 static bool find_name(const struct name *names, const char *name, long *valuep)

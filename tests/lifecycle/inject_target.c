@@ -9,6 +9,7 @@
 #include "work.h"
 #include "../death/cases.h"
 #include "../random.h"
+#include "../serves.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -162,5 +163,6 @@ int main(int argc, char **argv)
 	raise(SIGSTOP);
 	drain();
 	work_all_sizes();
+	CHECK(serves_as_expected()); /* not before: the allocator's first calls are to be counted */
 	return 0;
 }

@@ -5,6 +5,7 @@
  */
 #include "work.h"
 #include "../death/cases.h"
+#include "../faults/read_number.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +16,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-enum { MAX_MAPPINGS = 300000 /* beyond it exhausting them takes too long */ };
 
 /* Blocks are kept in a list through their first words, so that keeping them takes no memory. */
 struct block {
@@ -239,26 +238,11 @@ static void in_threads(void)
 	exhaust_each((size_t)20 << 20);
 }
 
-static size_t mapping_limit(void)
-{
-	char text[32] = "";
-	int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
-	size_t count;
-
-	if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
-		case_skip();
-	close(fd);
-	count = (size_t)strtol(text, NULL, 10);
-	if (count > MAX_MAPPINGS)
-		case_skip();
-	return count;
-}
-
 /* Splits one mapping until the process may have no more of them; returns it. */
 static char *use_up_mappings(size_t *bytesp)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	size_t pages = 2 * mapping_limit(), i = 0;
+	size_t pages = 2 * (size_t)read_mapping_limit(), i = 0;
 	char *area;
 
 	*bytesp = pages * page;

@@ -11,6 +11,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum { NEAR_END = 4900 };
+
+static size_t page_size(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static char *page_of(const char *p)
+{
+	return (char *)((uintptr_t)p & ~(uintptr_t)(page_size() - 1));
+}
+
 static void crash_at(char *p)
 {
 	__asm__ volatile("" : "+r"(p)); /* the compiler would see where it lies */
@@ -21,22 +33,26 @@ static void crash_at(char *p)
 static void crash_in(char *block, size_t offset)
 {
 	char *p = block + offset;
-	char *page = (char *)((uintptr_t)p & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1));
 
 	printf("%p %zu %p\n", (void *)p, offset, (void *)block);
 	fflush(stdout);
-	mprotect(page, 1, PROT_NONE);
+	mprotect(page_of(p), 1, PROT_NONE);
 	crash_at(p);
 }
 
-/* A small block in the middle of many, so that its page has no other use. */
+/* A small block in the middle of many, so that its pages have no other use. Its first word lies on another page
+   than its byte NEAR_END. */
 static char *small_block(void)
 {
 	char *blocks[600];
+	size_t chosen = 400;
 
 	for (size_t i = 0; i < 600; i++)
 		blocks[i] = malloc(5000);
-	return blocks[400];
+	while (page_of(blocks[chosen]) == page_of(blocks[chosen] + NEAR_END))
+		if (++chosen == 600)
+			exit(1);
+	return blocks[chosen];
 }
 
 /* Where it ends with its page, so that the byte behind it cannot be touched. */
@@ -46,7 +62,7 @@ static char *guarded_block(size_t size)
 
 	do
 		p = malloc(size);
-	while (((uintptr_t)p + size) % 4096 != 0);
+	while (((uintptr_t)p + size) % page_size() != 0);
 	return p;
 }
 
@@ -75,7 +91,7 @@ int main(int argc, char **argv)
 	char *p;
 
 	if (strcmp(what, "live_small") == 0)
-		crash_in(small_block(), 4900);
+		crash_in(small_block(), NEAR_END);
 	else if (strcmp(what, "unreadable") == 0)
 		crash_in(small_block(), 8);
 	else if (strcmp(what, "live_large") == 0)
@@ -86,7 +102,7 @@ int main(int argc, char **argv)
 		printf("%p 9 %p\n", (void *)(p + 9), (void *)p);
 		fflush(stdout);
 		/* Its first word, which says that it is free, must stay readable. */
-		char *next_page = (char *)(((uintptr_t)p + 4096) & ~(uintptr_t)4095);
+		char *next_page = page_of(p) + page_size();
 		mprotect(next_page, 1, PROT_NONE);
 		crash_at(next_page);
 	} else if (strcmp(what, "freed_large") == 0) {
@@ -100,7 +116,7 @@ int main(int argc, char **argv)
 		printf("%p 0 %p\n", (void *)(p + 96), (void *)p);
 		crash_at(p + 96);
 	} else if (strcmp(what, "guarded_before") == 0) {
-		p = guarded_block(8192);
+		p = guarded_block(2 * page_size());
 		printf("%p 3 %p\n", (void *)(p - 3), (void *)p);
 		crash_at(p - 3);
 	} else if (strcmp(what, "guarded_freed") == 0) {

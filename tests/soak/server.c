@@ -6,6 +6,7 @@
  */
 #include "../death/cases.h"
 #include "../lifecycle/work.h"
+#include "../serves.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -61,6 +62,7 @@ int main(void)
 {
 	char line[16];
 
+	CHECK(serves_as_expected());
 	while (fgets(line, sizeof line, stdin)) {
 		run_round();
 		printf("%ld\n", work_resident_kib());

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -61,5 +62,6 @@ int main(int argc, char **argv)
 		return 2;
 	program = argv[1];
 	library = strcmp(argv[2], "-") == 0 ? NULL : argv[2];
+	setenv("HAKMEM_EXPECT", library ? "1" : "0", 1);
 	return cmocka_run_group_tests_name("stress self-test", tests, NULL, NULL);
 }

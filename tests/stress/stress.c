@@ -5,11 +5,13 @@
  * block handed out twice, moved wrongly, cleared or overwritten shows at the latest when it is
  * freed. Prints its seed first; the same options do the same again, but for the threads' timing.
  *
- * Exit status: 0 all was well, 1 a fault was found (said on standard error), 2 usage.
+ * Exit status: 0 all was well, 1 a fault was found (said on standard error), 2 usage. That malloc is not HAKMEM's is a
+ * fault, too, see serves.h.
  */
 #include "block.h"
 #include "options.h"
 #include "random.h"
+#include "../serves.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -173,6 +175,10 @@ int main(int argc, char **argv)
 	printf("stress: --seed %llu --threads %ld --ops %ld --seconds %d\n", options.seed,
 		options.threads, options.ops, options.seconds);
 	fflush(stdout);
+	if (!serves_as_expected()) {
+		fprintf(stderr, "stress: malloc is not HAKMEM's\n");
+		return 1;
+	}
 	workers = calloc((size_t)options.threads, sizeof *workers);
 	if (!workers)
 		return 2;
