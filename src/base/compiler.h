@@ -24,11 +24,11 @@
 /* For large arrays and what small processes do not write to: the linker puts common symbols behind all other data,
    so that the small variables share a page or two. */
 #define HAK_LAST_IN_BSS __attribute__((common))
-/* The same in files that are compiled as one (src/meson.build), where no symbol is common: their last section of zeros,
-   and the last but for those. */
+/* The same in files that are compiled as one (src/meson.build), where no symbol is common: a section behind their other
+   zeros. */
 #define HAK_LATE_IN_BSS __attribute__((section(".bss.late")))
-/* And the first there: what every process writes at its beginning shares a page with initialised data, and the small
-   variables lie together behind it. */
+/* For a large array of those files that every process writes at its beginning: before their other zeros, so that this
+   shares a page with initialised data, and the small variables lie together behind it. */
 #if __has_attribute(no_reorder)
 #define HAK_EARLY_IN_BSS __attribute__((no_reorder))
 #else

@@ -47,14 +47,14 @@ static void make_slots_locked(void) {
 	if (n == 0 || (slots.refused_ms != 0 && os_now_ms() - slots.refused_ms < BETWEEN_TRIES))
 		return;
 	slots.refused_ms = os_now_ms(); /* until it is known better */
-	char *p = os_map_aligned(bytes, GRANULE), *end = p + bytes;
+	char *p = os_map_aligned(bytes, GRANULE);
 	if (p == NULL)
 		return;
 	if (!pagemap_cover((uintptr_t)p, n) || !os_protect(p, bytes, false)) {
 		os_unmap(p, bytes);
 		return;
 	}
-	for (; p < end; p += GRANULE) {
+	for (char *end = p + bytes; p < end; p += GRANULE) {
 		struct guarded *g = meta_alloc(sizeof *g);
 		if (g == NULL) {
 			os_unmap(p, (size_t)(end - p));
