@@ -67,9 +67,9 @@ install_needed() {
 	# shellcheck disable=SC2086 # a list
 	$install $packages </dev/null && return
 	# One that does not exist must not keep back the others.
-	failed=
+	not_installed=
 	for package in $packages; do
-		$install "$package" </dev/null || failed="$failed $package"
+		$install "$package" </dev/null || not_installed="$not_installed $package"
 	done
-	[ -z "$failed" ] || { echo "could not install:$failed" >&2; return 1; }
+	[ -z "$not_installed" ] || { echo "could not install:$not_installed" >&2; return 1; }
 }
