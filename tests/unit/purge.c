@@ -666,7 +666,7 @@ static unsigned count_ends(unsigned n)
    may be: then that says nothing, and is done again. */
 static void assert_few_ends(unsigned n)
 {
-	enum { TRIES = 10 };
+	enum { TRIES = 100 }; /* half a minute */
 
 	for (unsigned try = 1; try <= TRIES; try++) {
 		uint64_t start = os_now_ms(), start_cycles = os_cycles();
