@@ -497,9 +497,11 @@ void bigcache_put(struct large *l) {
 }
 
 bool bigcache_put_end(struct large *l, size_t granules) {
+	size_t usable = l->usable;
 	struct large *end = is_kept((l->span.granules - granules) << GRANULE_SHIFT) ? split(l, granules) : NULL;
 	if (end == NULL)
 		return false;
+	l->usable = min_size(l->usable, usable); /* the block gains nothing by it */
 	tag_ends(end);
 	put(end);
 	return true;

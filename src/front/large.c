@@ -358,7 +358,7 @@ static void shrink_big(struct large *l, size_t granules) {
 	if (!secure_is_on() && bigcache_put_end(l, granules))
 		return;
 	/* In this order, as in bigcache_put_end: a fork child may find any part of this done. */
-	l->usable = granules << GRANULE_SHIFT;
+	l->usable = min_size(l->usable, granules << GRANULE_SHIFT);
 	l->span.granules = granules;
 	pagemap_set_tag(end, less, TAG_NONE);
 	if (!os_unmap((void *)end, less << GRANULE_SHIFT)) {
@@ -389,14 +389,11 @@ static bool extend(struct large *l, size_t more) {
 /* `must`: where it is, by all means. Else what is kept behind it comes with it even if it has to move, and where much is
    new, copying into memory that is there costs less than its page faults. */
 static bool grow_big(struct large *l, size_t granules, bool must) {
-	size_t old = l->span.granules, usable = l->usable;
-	size_t more = granules - old - bigcache_extend(l, granules - old);
+	size_t old = l->span.granules, more = granules - old - bigcache_extend(l, granules - old);
 	l->is_fixed = !must && more > l->span.granules / 4 && bigcache_has(granules);
 	bool done = more == 0 || (!l->is_fixed && extend(l, more));
-	if (!done && must && l->span.granules > old && bigcache_put_end(l, old)) {
-		l->usable = usable;
+	if (!done && must && l->span.granules > old && bigcache_put_end(l, old))
 		return false;
-	}
 	large_count_big((ptrdiff_t)(l->span.granules - old));
 	purge_excess();
 	return done;
@@ -410,11 +407,9 @@ static bool resize_big(struct large *l, size_t granules, bool must) {
 }
 
 void large_stop_growing(struct large *l) {
-	size_t usable = l->usable, granules = large_span_granules(usable);
-	if (!is_big(l) || l->guard != 0 || granules >= l->span.granules)
-		return;
-	shrink_big(l, granules);
-	l->usable = usable;
+	size_t granules = large_span_granules(l->usable);
+	if (is_big(l) && l->guard == 0 && granules < l->span.granules)
+		shrink_big(l, granules);
 }
 
 /* Between its guards: the rest of its last granule is inaccessible, too. */

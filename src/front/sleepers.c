@@ -14,7 +14,7 @@
 enum {
 	PART_IN_USE = 4, /* of which as much may wait */
 	WAIT_LEAST = 100, /* ms, however short the delay: each time the whole inbox is gone through */
-	AT_ONCE = 64 * SUPERSLAB_GRANULES, /* slabs that are in no queue while they are given back */
+	AT_ONCE = 64 * SUPERSLAB_GRANULES, /* slabs that are in no queue while they are given back, at least */
 };
 
 /* When somebody last looked, in os_cycles; when memory was last given back, and when that was too early, by os_now_ms.

@@ -71,7 +71,8 @@ void os_forbid_writes(void *addr, size_t size);
 void os_advise_huge(void *addr, size_t size, bool wanted);
 
 /* Replaces untouched pages of a mapping by a mapping that the system does not join with its neighbours: no huge
-   page spans its ends. False: the pages may be gone. */
+   page spans its ends. True, too, where the system refuses such mappings, and all is as it was. False: the pages may be
+   gone. */
 bool os_map_apart(void *addr, size_t size);
 
 /* Makes accessible pages resident, by one call for all; what they hold stays. Other threads may be using them. False:
