@@ -10,8 +10,9 @@
 #include "space/purge.h"
 
 #define BETWEEN (2 * OS_CYCLES_A_MOMENT)           /* two looks; */
-#define BEFORE_THE_LAST (OS_CYCLES_A_MOMENT / 16)  /* or if a thread ends */
+#define BEFORE_THE_LAST (OS_CYCLES_A_MOMENT / 16)  /* or if a thread ends, and there is not much */
 enum {
+	MUCH = SUPERSLAB_GRANULES, /* slabs: nobody may come by after a thread that ends */
 	PART_IN_USE = 4, /* of which as much may wait */
 	WAIT_LEAST = 100, /* ms, however short the delay: each time the whole inbox is gone through */
 	AT_ONCE = 64 * SUPERSLAB_GRANULES, /* slabs that are in no queue while they are given back, at least */
@@ -183,25 +184,15 @@ static void relieve_inboxes(struct heap *mine, enum extent extent) {
 }
 
 void sleepers_relieve(struct heap *h, bool ends) {
-	/* Ends that came too soon after a look for one of their own. Relaxed, as below: a hint. */
-	static _Atomic uint32_t refused;
 	uint64_t now = os_cycles();
-	if (now - time_of(&looked) < (ends ? BEFORE_THE_LAST : BETWEEN)) {
-		if (ends)
-			atomic_fetch_add_explicit(&refused, 1, memory_order_relaxed);
+	bool much = ends && inboxes_wait() >= MUCH;
+	if (!much && now - time_of(&looked) < (ends ? BEFORE_THE_LAST : BETWEEN))
 		return;
-	}
 	note_time(&looked, now);
-	uint32_t before = atomic_load_explicit(&refused, memory_order_relaxed);
-	for (bool again = true; again;) {
-		/* First: what comes from here on is noted anew. */
-		atomic_store_explicit(&hak_whole_wait, false, memory_order_relaxed);
-		if (hak_settings.purge_delay_ms >= 0 && hak_settings.secure == 0 && !purge_is_discreet())
-			relieve_inboxes(h, ends ? ALL_DUE : PART_OF_DUE);
-		uint32_t after = atomic_load_explicit(&refused, memory_order_relaxed);
-		again = ends && after != before && inboxes_wait();
-		before = after;
-	}
+	/* First: what comes from here on is counted anew. */
+	atomic_store_explicit(&hak_whole_wait, 0, memory_order_relaxed);
+	if (hak_settings.purge_delay_ms >= 0 && hak_settings.secure == 0 && !purge_is_discreet())
+		relieve_inboxes(h, ends ? ALL_DUE : PART_OF_DUE);
 }
 
 uint64_t sleepers_due(void) {

@@ -19,7 +19,7 @@
 #include "front/heap.h"
 
 /* Gives back what is due in inboxes; that of `h`, whose thread looks, is drained instead; NULL: it has none. Does nothing if
-   somebody has looked a moment before, or, if the thread ends, very shortly. */
+   somebody has looked a moment before; if the thread ends: very shortly, and little has come since. */
 void sleepers_relieve(struct heap *h, bool ends);
 
 /* When it is to be called next, by os_now_ms, or PURGE_NEVER: for who has nothing else to do. */

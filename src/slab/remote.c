@@ -5,11 +5,12 @@
 #include "slab/pool.h"
 #include "space/purge.h"
 
-_Atomic bool hak_whole_wait;
+_Atomic uint32_t hak_whole_wait;
 
-void inboxes_begin_to_wait(void) {
-	/* The fence: before this looks whether the purge thread sleeps, as that looks here once it is about to. */
-	atomic_store_explicit(&hak_whole_wait, true, memory_order_relaxed);
+void inboxes_count_whole(uint32_t more) {
+	if (atomic_fetch_add_explicit(&hak_whole_wait, more, memory_order_relaxed) != 0)
+		return;
+	/* Before this looks whether the purge thread sleeps, as that looks here once it is about to. */
 	atomic_thread_fence(memory_order_seq_cst);
 	purge_poke();
 }

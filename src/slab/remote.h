@@ -117,23 +117,24 @@ void remote_disown(struct slab *s);
 /* The inbox as a list, leaving it empty, or closed. */
 struct slab *inbox_take(struct inbox *in, bool close);
 
-/* Have all blocks of slabs come home to inboxes since this was last made false? A hint. */
-extern HAK_HIDDEN _Atomic bool hak_whole_wait;
-HAK_INLINE bool inboxes_wait(void) {
+/* Of how many slabs all blocks have come home to inboxes since this was last made 0; at least 1 if some wait longer. A
+   hint. */
+extern HAK_HIDDEN _Atomic uint32_t hak_whole_wait;
+HAK_INLINE uint32_t inboxes_wait(void) {
 	/* Relaxed: looked at now and then. */
-	return HAK_UNLIKELY(atomic_load_explicit(&hak_whole_wait, memory_order_relaxed));
+	return atomic_load_explicit(&hak_whole_wait, memory_order_relaxed);
 }
 
-HAK_COLD void inboxes_begin_to_wait(void);
+HAK_COLD void inboxes_count_whole(uint32_t more);
 HAK_INLINE void inboxes_note(void) {
-	if (!inboxes_wait())
-		inboxes_begin_to_wait();
+	if (inboxes_wait() == 0)
+		inboxes_count_whole(1);
 }
 
 /* Slabs more. Relaxed: as below. */
 HAK_INLINE void inbox_count_whole(struct inbox *in, uint32_t more) {
 	atomic_fetch_add_explicit(&in->whole, more, memory_order_relaxed);
-	inboxes_note();
+	inboxes_count_whole(more);
 }
 
 /* It has been emptied, or is about to be. Relaxed: a count and a time, and what comes in this moment may be missed. */

@@ -251,6 +251,17 @@ static void trim_reads_messages(void **state)
 	assert_true(given_back() > 120);
 }
 
+/* It may be the last to come by. */
+static void thread_that_ends_just_after_a_look_gives_back_much(void **state)
+{
+	hak_settings.purge_delay_ms = 0;
+	fill(FEW);
+	sleepers_relieve(other, true);
+	free_by_other(FEW, false);
+	sleepers_relieve(other, true);
+	assert_true(given_back() > 20);
+}
+
 static void nothing_stays_noted_where_nothing_is_done(void **state)
 {
 	hak_settings.purge_delay_ms = -1;
@@ -423,6 +434,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(look_is_bounded, begin, end),
 		cmocka_unit_test_setup_teardown(rest_of_too_much_does_not_wait, begin, end),
 		cmocka_unit_test_setup_teardown(trim_reads_messages, begin, end),
+		cmocka_unit_test_setup_teardown(thread_that_ends_just_after_a_look_gives_back_much, begin, end),
 		cmocka_unit_test_setup_teardown(nothing_stays_noted_where_nothing_is_done, begin, end),
 		cmocka_unit_test_setup_teardown(trim_gives_back_all, begin, end),
 		cmocka_unit_test_setup_teardown(slabs_in_use_stay, begin, end),
