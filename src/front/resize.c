@@ -41,7 +41,7 @@ static enum block_found other_usable_size(enum misuse_op op, struct pagemap_entr
 	return misuse_check_granule(op, e, addr) ? BLOCK_FOREIGN : BLOCK_MISUSED;
 }
 
-enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
+HAK_EVERYDAY enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *sizep) {
 	uintptr_t addr = (uintptr_t)ptr;
 	struct pagemap_entry e = pagemap_lookup(addr);
 	enum block_found found = BLOCK_FOREIGN;
@@ -55,7 +55,7 @@ enum block_found block_usable_size(enum misuse_op op, const void *ptr, size_t *s
 }
 
 /* What a block could hold where it is, and what it is said to hold from now on. */
-static bool resize_small(uintptr_t addr, size_t size, bool wasteful) {
+HAK_EVERYDAY static bool resize_small(uintptr_t addr, size_t size, bool wasteful) {
 	struct pagemap_entry e = pagemap_lookup(addr);
 	size_t room;
 	if (e.tag == TAG_GUARDED)
@@ -72,7 +72,7 @@ static bool resize_small(uintptr_t addr, size_t size, bool wasteful) {
 	return true;
 }
 
-bool block_resize(void *ptr, size_t size, bool wasteful) {
+HAK_EVERYDAY bool block_resize(void *ptr, size_t size, bool wasteful) {
 	struct large *l = large_of((uintptr_t)ptr);
 	if (l == NULL)
 		return resize_small((uintptr_t)ptr, size, wasteful);
@@ -90,7 +90,7 @@ bool block_resize(void *ptr, size_t size, bool wasteful) {
 	return done;
 }
 
-void *block_move(void *ptr, size_t size) {
+HAK_EVERYDAY void *block_move(void *ptr, size_t size) {
 	struct large *l = large_of((uintptr_t)ptr);
 	if (l == NULL || size <= SC_MAX_SIZE || !large_move(l, size + secure_room()))
 		return NULL;

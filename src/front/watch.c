@@ -71,7 +71,7 @@ static void set_frees(struct watch *w, unsigned sc) {
 }
 
 void watch_count(struct heap *h, uintptr_t block) {
-	uint32_t code = pagemap_tag(block) ^ h->tag;
+	uint32_t code = pagemap_find(block).tag ^ h->tag;
 	unsigned sc = code < SC_CODE_END ? code >> SC_CODE_SHIFT : COUNTED_REST;
 	if (!still_waits(h)) {
 		h->is_watched = false;

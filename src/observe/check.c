@@ -103,7 +103,7 @@ static bool is_in(const struct list *list, const struct list_node *n) {
 static void check_owner(struct checker *c, const struct slab *s) {
 	const struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_relaxed);
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
-	uint32_t tag = pagemap_tag(s->base) & ~TAG_CODE_MASK;
+	uint32_t tag = pagemap_find(s->base).tag & ~TAG_CODE_MASK;
 	const void *at = (void *)s->base;
 	expect(c, remote_is_published(word) == list_is_linked(&s->pool_link),
 	       "a slab is in the pool and does not know it, or the other way round", at);

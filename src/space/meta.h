@@ -25,7 +25,7 @@ struct meta_first {
 };
 extern HAK_HIDDEN struct meta_first hak_meta_first;
 
-/* `size` zero bytes aligned to a cache line, or NULL. Thread-safe. */
+/* `size` zero bytes aligned to a cache line, of one page if they are at most a quarter of one; or NULL. Thread-safe. */
 void *meta_alloc(size_t size);
 
 /* Adds a page-aligned stretch of fresh zero memory to what meta_alloc uses, after hak_meta_first; of

@@ -428,7 +428,7 @@ HAK_COLD size_t superslab_release_empty(void) {
 /* Granules without tags: the SuperSlab was about to be unmapped, or was new. */
 HAK_COLD static void tag_free(struct superslab *ss) {
 	for (unsigned i = 0; i < SUPERSLAB_GRANULES; i++) {
-		if (pagemap_tag(ss->base + i * GRANULE) != TAG_NONE)
+		if (pagemap_find(ss->base + i * GRANULE).tag != TAG_NONE)
 			continue;
 		pagemap_set(ss->base + i * GRANULE, 1, TAG_FREE, NULL);
 		if ((ss->free >> i & 1) == 0)
@@ -484,7 +484,7 @@ static const char *check_one(const struct superslab *ss) {
 	    !is_filed_right(&ss->by_dirty, &kind->dirty, longest_run32(ss->free & ~ss->zero)))
 		return "a SuperSlab is not filed by its free granules";
 	for (unsigned i = 0; i < SUPERSLAB_GRANULES; i++) {
-		uint32_t tag = pagemap_tag(ss->base + i * GRANULE);
+		uint32_t tag = pagemap_find(ss->base + i * GRANULE).tag;
 		bool tagged_free = tag == TAG_FREE || tag == TAG_LARGE_FREED;
 		if (tag == TAG_NONE || ((ss->free >> i & 1) != 0 && !tagged_free))
 			return "a SuperSlab and the page map disagree about a granule";

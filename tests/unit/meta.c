@@ -85,6 +85,8 @@ static void alloc_any_size_zero_aligned_disjoint(void **state)
 		assert_non_null(p);
 		assert_int_equal((uintptr_t)p % HAK_CACHE_LINE, 0);
 		assert_true(bytes_are(p, size_of(i), 0));
+		if (size_of(i) <= os_facts.page_size / 4)
+			assert_int_equal((uintptr_t)p / os_facts.page_size, ((uintptr_t)p + size_of(i) - 1) / os_facts.page_size);
 		memset(p, 1 + (int)(i % 255), size_of(i));
 		sum += align_up(size_of(i), HAK_CACHE_LINE);
 	}
