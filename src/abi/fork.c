@@ -31,7 +31,15 @@ static struct {
 	struct tcache *of;
 	struct heap *aside;      /* NULL: it had none */
 } child;
-static bool was_threaded; /* there were other threads when fork was called, or there may have been */
+/* When fork was called: there were other threads, or there may have been; this one's call was interrupted, as far as
+   can be told if there were none. */
+static bool was_threaded, was_interrupted;
+
+/* Pages that are shared with children, and with the parent, are not written to without need. */
+static void set_flag(bool *flag, bool value) {
+	if (*flag != value)
+		*flag = value;
+}
 
 static void repair(struct lock *l, void (*rebuild)(void)) {
 	if (!lock_is_held(l))
@@ -142,22 +150,24 @@ static bool is_in_slow_path(void) {
 
 /* By the signal handler that calls fork, amid a call of ours. Not all of them mark the heap busy: those that
    resize a block where it is, or look inside, only take locks, which tells while there is no other thread. */
-static bool is_interrupted(bool alone) {
-	return is_in_slow_path() || (alone && holds_locks());
+static bool is_interrupted(void) {
+	return is_in_slow_path() || holds_locks();
 }
 
 /* The purge thread is not one the C library knows of. If this very thread was interrupted, the other may be
    waiting for it: then it has nothing half done that matters. */
 void fork_prepare(void) {
-	bool held = background_hold() || is_interrupted(true);
+	bool is_held = background_hold();
+	set_flag(&was_interrupted, is_interrupted());
 	/* The system is asked only where it matters: a sandbox may mind. */
 	bool alone = is_in_slow_path() ? is_alone(background_has_thread()) : __libc_single_threaded;
-	was_threaded = !held || !alone;
+	set_flag(&was_threaded, !(is_held || was_interrupted) || !alone);
 }
 
 void fork_child(void) {
 	struct heap *mine = hak_tcache.heap;
-	bool interrupted = is_interrupted(!was_threaded);
+	/* Alone it holds what it held then. */
+	bool interrupted = was_threaded ? is_in_slow_path() : was_interrupted;
 	hak_touch_era ^= 1;
 	background_after_fork();
 	misuse_after_fork();
@@ -171,9 +181,8 @@ void fork_child(void) {
 			lock_reset(&child.lock);
 			put_off_heaps();
 		}
-	} else {
+	} else if (interrupted || purge_is_going_on()) {
 		/* A call that resizes a block marks no heap, and while it purges it holds no lock. */
-		child.call_was_cut |= interrupted || purge_is_going_on();
-		hak_fork_repair_due |= child.call_was_cut;
+		hak_fork_repair_due = child.call_was_cut = true;
 	}
 }

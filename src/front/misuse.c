@@ -55,7 +55,8 @@ static void end_report(void) {
 }
 
 void misuse_after_fork(void) {
-	end_report();
+	if (atomic_load_explicit(&reports.thread, memory_order_relaxed) != 0)
+		end_report();
 }
 
 /* Ends the line and, unless told otherwise, the process. False. */

@@ -216,7 +216,8 @@ static void handle(int number, siginfo_t *info, void *context) {
 }
 
 void crash_after_fork(void) {
-	atomic_store(&reporting, 0);
+	if (atomic_load(&reporting) != 0)
+		atomic_store(&reporting, 0);
 }
 
 HAK_EVERYDAY void crash_init(void) {
