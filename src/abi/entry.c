@@ -131,8 +131,6 @@ HAK_NOINLINE static void release_any(void *ptr, unsigned kind, const void *calle
 }
 
 HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
-	if (ptr == NULL)
-		return;
 	fork_repair_if_due();
 	release_any(ptr, kind, caller);
 }
@@ -154,7 +152,7 @@ static bool release_unseen(void *ptr, const void *caller) {
 }
 
 HAK_NOINLINE static void release_slowly(void *ptr, unsigned kind, const void *caller) {
-	if (!release_unseen(ptr, caller))
+	if (ptr != NULL && !release_unseen(ptr, caller))
 		release(ptr, kind, caller);
 }
 

@@ -14,13 +14,16 @@
 
 HAK_NOINLINE HAK_EVERYDAY static bool make_array(struct heap *h, unsigned sc, unsigned length) {
 	struct heap_class *hc = &h->classes[sc];
-	void **array = meta_alloc((length + 1) * sizeof *array);
-	if (array == NULL)
+	size_t size = align_up((length + 1) * sizeof(void *), HAK_CACHE_LINE);
+	char *memory = meta_alloc(size);
+	if (memory == NULL)
 		return false;
-	memcpy(&array[length], &hak_class_codes.zero, sizeof *array);
+	/* As far up as it can be: what is behind the blocks lies on the line, and so the page, of those used first. */
+	void **end = (void **)(void *)(memory + size) - 1;
+	memcpy(end, &hak_class_codes.zero, sizeof *end);
 	/* Release: who looks at another thread's bin may see an array that `top` is not in, and tells by its length. */
 	hc->length = (uint16_t)length;
-	__atomic_store_n(&hc->end, array + length, __ATOMIC_RELEASE);
+	__atomic_store_n(&hc->end, end, __ATOMIC_RELEASE);
 	bin_reset(h, sc);
 	return true;
 }
@@ -262,9 +265,10 @@ HAK_EVERYDAY bool bin_make_room(struct heap *h, unsigned sc) {
 HAK_NOINLINE HAK_EVERYDAY void bin_unlist(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	unsigned n = hc->listed;
+	if (n == 0)
+		return;
 	hc->listed = 0;
-	if (n != 0)
-		heap_send_list_home(h, sc, hc->list, n);
+	heap_send_list_home(h, sc, hc->list, n);
 }
 
 HAK_EVERYDAY void bin_flush(struct heap *h, unsigned sc) {

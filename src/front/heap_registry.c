@@ -52,6 +52,7 @@ HAK_EVERYDAY static struct heap *new_heap_locked(bool locked) {
 	registry.has_first |= h->is_first;
 	h->tag = ++registry.owners << TAG_OWNER_SHIFT;
 	h->sparse_class = 1;
+	h->looked = os_cycles(); /* nothing is due yet */
 	policy_init(&h->policy);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		h->classes[sc].capacity = (uint16_t)policy_initial_capacity(sc);

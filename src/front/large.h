@@ -149,7 +149,7 @@ void large_stop_growing(struct large *l);
 bool large_move(struct large *l, size_t size);
 
 /* Descriptors are made LARGE_CHUNK at a time and stay; that of a live block says so in `state`. */
-enum { LARGE_CHUNK = 21 };
+enum { LARGE_CHUNK = 5 };
 struct large_chunk {
 	struct large_chunk *next; /* constant */
 	struct large large[LARGE_CHUNK];

@@ -265,11 +265,11 @@ HAK_INLINE bool slab_has_uncarved(const struct slab *s) {
 	return s->carved < s->capacity;
 }
 
-/* Descriptors are made CHUNK_SLABS at a time, with the header 4 KiB, and stay. */
-enum { CHUNK_SLABS = 31 };
+/* Descriptors are made CHUNK_SLABS at a time, with the header less than 1 KiB, and stay. */
+enum { CHUNK_SLABS = 7 };
 struct slab_chunk {
 	struct slab_chunk *next; /* constant */
-	uint64_t pad[15];
+	uint64_t pad[7];
 	struct slab slab[CHUNK_SLABS];
 };
 

@@ -143,7 +143,7 @@ HAK_EVERYDAY void *meta_alloc(size_t size) {
 	lock_acquire(&meta.lock);
 	char *p = place(size);
 	if (meta.end - p < (ptrdiff_t)size)
-		p = refill(size) ? meta.at : NULL;
+		p = refill(size) ? place(size) : NULL;
 	if (p != NULL) {
 		meta.at = p + size;
 		meta.used += size;

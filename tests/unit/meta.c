@@ -44,11 +44,13 @@ static void small_process_stays_in_the_librarys_data(void **state)
 	char *stretch = os_map(NULL, size);
 
 	meta_donate(stretch, size);
-	for (; used + 4096 <= META_FIRST_BYTES; used += 4096) {
-		char *p = meta_alloc(4096);
+	size_t piece = os_facts.page_size / 2; /* not so small that it has to lie in one page */
+
+	for (; used + piece <= META_FIRST_BYTES; used += piece) {
+		char *p = meta_alloc(piece);
 		assert_ptr_equal(p, hak_meta_first.bytes + used);
-		assert_true(bytes_are(p, 4096, 0) && meta_has((uintptr_t)p + 4095));
-		memset(p, 1, 4096);
+		assert_true(bytes_are(p, piece, 0) && meta_has((uintptr_t)p + piece - 1));
+		memset(p, 1, piece);
 	}
 	assert_int_equal(access_of(stretch), 'w'); /* no call was made for it */
 	assert_true(bytes_are(hak_meta_first.gap, sizeof hak_meta_first.gap, 0));

@@ -7,7 +7,7 @@
 #include "fixture.h"
 
 enum { TINY = 2, WIDE = 32 }; /* 32 and 1024 bytes */
-enum { BETWEEN = 2 * CHUNK_SLABS }; /* slabs that can come before one that shares a slot */
+enum { BETWEEN = 64 }; /* more slabs than can come before one that shares a slot */
 
 static struct heap owner = { .tag = FIXTURE_TAG };
 static struct outbox outbox;
