@@ -194,6 +194,8 @@ HAK_EVERYDAY void conf_load_from(const char *path, char *const *env) {
 
 HAK_COLD void conf_hide(char **env) {
 	char **kept = env;
+	if (env == NULL)
+		return;
 	for (; *env != NULL; env++)
 		if (!begins_with(*env, "HAKMEM_"))
 			*kept++ = *env;

@@ -52,7 +52,7 @@ static bool move(uint32_t from, uint32_t to) {
 static void sleep_until_poked(void) {
 	if (!move(AWAKE, ASLEEP))
 		return;
-	/* As in inboxes_begin_to_wait. */
+	/* As in inboxes_count_whole. */
 	atomic_thread_fence(memory_order_seq_cst);
 	/* Takes locks, which fork must not find taken. */
 	lock_acquire(&background.working);
