@@ -23,6 +23,7 @@ enum {
 	AT_ONCE = 200, /* of them are freed in the handler */
 	BATCH = 4096,
 	SECONDS = 3,
+	CHILDREN = 200, MORE_SECONDS = 60, /* at least so many, if it takes no longer than that */
 	MICROSECONDS = 700, /* between two signals */
 	FEW = 50, /* one child in so many may be accused falsely: the call had half done what hak_check adds up */
 };
@@ -86,7 +87,7 @@ int main(void)
 		return 1;
 	signal(SIGALRM, fork_here);
 	setitimer(ITIMER_REAL, &often, NULL);
-	while (time(NULL) < end) {
+	while (time(NULL) < end || (children < CHILDREN && time(NULL) < end + MORE_SECONDS)) {
 		for (int i = 0; i < BATCH; i++)
 			block[i] = malloc(SIZE);
 		may_fork = 1;
