@@ -43,7 +43,7 @@ bool arrivals_send(struct arrivals *a, struct large *l) {
 	return true;
 }
 
-void arrivals_invite(struct arrivals *a, size_t granules) {
+HAK_EVERYDAY void arrivals_invite(struct arrivals *a, size_t granules) {
 	/* Relaxed: senders read nothing there. Nobody else changes an inbox that is shut. */
 	atomic_store_explicit(&a->most, (uint32_t)granules, memory_order_relaxed);
 	atomic_store_explicit(&a->invited, os_cycles(), memory_order_relaxed);

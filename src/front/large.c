@@ -57,7 +57,7 @@ struct large_sums large_sum(void) {
 	return sums;
 }
 
-static struct large *take_descriptor_locked(void) {
+HAK_EVERYDAY static struct large *take_descriptor_locked(void) {
 	struct list_node *n = larges.unused.first;
 	if (n != NULL) {
 		list_remove(n);
@@ -75,7 +75,7 @@ static struct large *take_descriptor_locked(void) {
 	return &larges.chunks->large[larges.made++];
 }
 
-struct large *large_new_descriptor(void) {
+HAK_EVERYDAY struct large *large_new_descriptor(void) {
 	lock_acquire(&larges.lock);
 	struct large *l = take_descriptor_locked();
 	lock_release(&larges.lock);
@@ -102,7 +102,7 @@ static void count_in_superslabs(ptrdiff_t granules) {
 	count_shared(&hak_space.large, (size_t)granules);
 }
 
-size_t large_good_size(size_t size) {
+HAK_EVERYDAY size_t large_good_size(size_t size) {
 	size_t page = os_facts.page_size;
 	return size >> ADDRESS_BITS != 0 ? 0 : align_up(size, page);
 }
@@ -125,7 +125,7 @@ HAK_COLD void large_touch(struct large *l, size_t usable) {
 		span_use(&l->span, usable);
 }
 
-static struct large *alloc_in_superslab(struct pocket *pocket, size_t size, enum span_use use) {
+HAK_EVERYDAY static struct large *alloc_in_superslab(struct pocket *pocket, size_t size, enum span_use use) {
 	struct large *l = pocket != NULL ? pocket_fetch(pocket, POCKET_PIECES, large_granules(size)) : NULL;
 	if (l != NULL) {
 		l->span.zero = false;
@@ -216,7 +216,7 @@ static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align,
 	return l;
 }
 
-struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool *zerop) {
+HAK_EVERYDAY struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool *zerop) {
 	size_t usable = large_good_size(max_size(size, 1)), granules = large_granules(usable);
 	if (usable == 0 || align > PTRDIFF_MAX / 2)
 		return NULL;

@@ -94,7 +94,7 @@ static size_t allowance(enum pocket_sort sort) {
 	return min_size(mine, min_size(max, MOST[sort]));
 }
 
-HAK_NOINLINE static void review(struct pocket *p, enum pocket_sort sort) {
+HAK_NOINLINE HAK_EVERYDAY static void review(struct pocket *p, enum pocket_sort sort) {
 	p->shelf[sort].most = (uint32_t)allowance(sort);
 }
 
@@ -177,7 +177,7 @@ HAK_COLD bool pocket_relieve(struct pocket *p, bool old_only) {
 }
 
 /* False: nothing has come. */
-HAK_NOINLINE static bool collect(struct pocket *p, enum pocket_sort sort) {
+HAK_NOINLINE HAK_EVERYDAY static bool collect(struct pocket *p, enum pocket_sort sort) {
 	struct arrivals *a = &p->arrivals[sort];
 	review(p, sort);
 	arrivals_invite(a, p->shelf[sort].most);
@@ -189,7 +189,7 @@ HAK_NOINLINE static bool collect(struct pocket *p, enum pocket_sort sort) {
 	return true;
 }
 
-struct large *pocket_fetch(struct pocket *p, enum pocket_sort sort, size_t granules) {
+HAK_EVERYDAY struct large *pocket_fetch(struct pocket *p, enum pocket_sort sort, size_t granules) {
 	struct large *l = pocket_take(p, sort, granules);
 	return l == NULL && collect(p, sort) ? pocket_take(p, sort, granules) : l;
 }
