@@ -158,7 +158,7 @@ static void watched_thread_takes_short_way_with_large_blocks(void **state)
 /* Other looks must not keep it from asking whether the burst is over. */
 static void thread_of_large_blocks_is_let_go_in_time(void **state)
 {
-	enum { BLOCKS = 3, LONG_MS = 20 * DELAY_MS };
+	enum { BLOCKS = 3, LONG_MS = 20 * DELAY_MS, ROUNDS = 10000 }; /* or longer, if it does not run meanwhile */
 	struct heap *h = begin_heap();
 	struct large *l[BLOCKS];
 	uint64_t start = os_now_ms();
@@ -168,7 +168,7 @@ static void thread_of_large_blocks_is_let_go_in_time(void **state)
 	assert_true(h->is_watched);
 	for (unsigned i = 0; i < BLOCKS; i++)
 		l[i] = make_large(h);
-	while (h->is_watched && os_now_ms() - start < LONG_MS)
+	for (unsigned n = 0; h->is_watched && (n < ROUNDS || os_now_ms() - start < LONG_MS); n++)
 		for (unsigned i = 0; i < BLOCKS; i++) {
 			void *block = l[i]->span.base;
 
