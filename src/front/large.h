@@ -154,6 +154,7 @@ struct large_chunk {
 	struct large_chunk *next; /* constant */
 	struct large large[LARGE_CHUNK];
 };
+static_assert(sizeof(struct large_chunk) <= 1024, "as struct slab_chunk");
 
 /* The newest chunk; the others follow by `next`. */
 struct large_chunk *const *large_chunks(void);

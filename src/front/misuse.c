@@ -55,7 +55,7 @@ static void end_report(void) {
 }
 
 void misuse_after_fork(void) {
-	if (atomic_load_explicit(&reports.thread, memory_order_relaxed) != 0)
+	if (atomic_load_explicit(&reports.thread, memory_order_relaxed) != 0) /* else the page stays shared: fork.c's set_flag */
 		end_report();
 }
 

@@ -216,7 +216,7 @@ static void handle(int number, siginfo_t *info, void *context) {
 }
 
 void crash_after_fork(void) {
-	if (atomic_load(&reporting) != 0)
+	if (atomic_load(&reporting) != 0) /* as in misuse_after_fork */
 		atomic_store(&reporting, 0);
 }
 

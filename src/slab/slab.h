@@ -265,13 +265,14 @@ HAK_INLINE bool slab_has_uncarved(const struct slab *s) {
 	return s->carved < s->capacity;
 }
 
-/* Descriptors are made CHUNK_SLABS at a time, with the header less than 1 KiB, and stay. */
+/* Descriptors are made CHUNK_SLABS at a time, with the header a piece of metadata that lies in one page, and stay. */
 enum { CHUNK_SLABS = 7 };
 struct slab_chunk {
 	struct slab_chunk *next; /* constant */
 	uint64_t pad[7];
 	struct slab slab[CHUNK_SLABS];
 };
+static_assert(sizeof(struct slab_chunk) <= 1024, "a quarter of the smallest page: see meta_alloc");
 
 /* The newest chunk; the others follow by `next`. */
 struct slab_chunk *const *slab_chunks(void);
