@@ -158,7 +158,7 @@ void lifecycle_thread_exit(void) {
 	fork_repair_if_due();
 	leave_heap();
 	if (inboxes_wait())
-		sleepers_relieve(NULL, true); /* the thread may have been the last to come by */
+		sleepers_relieve(true); /* the thread may have been the last to come by */
 }
 
 static void exit_hook(void *arg) {

@@ -237,7 +237,7 @@ bool free_without_heap(struct pagemap_entry e, void *ptr) {
 		return false;
 	/* The thread comes by nowhere else. One that ends may be interrupted here amid its locks. */
 	if (HAK_UNLIKELY(remote_post_list(s, block, block, 1)) && !hak_tcache.torn_down)
-		sleepers_relieve(NULL, false);
+		sleepers_relieve(false);
 	return true;
 }
 

@@ -35,7 +35,7 @@ static uint64_t work(void) {
 		purge_tick();
 		bigcache_tick();
 		if (inboxes_wait())
-			sleepers_relieve(NULL, false);
+			sleepers_relieve(false);
 		due = next_due();
 	}
 	lock_release(&background.working);

@@ -207,8 +207,8 @@ static void grow_after_overrun(struct heap *h, unsigned sc) {
 }
 
 void heap_tick(struct heap *h) {
-	if (purge_pending() || !bigcache_is_empty() || !pocket_is_empty(&h->pocket) || h->keeps_empty || h->outbox.used != 0 ||
-	    arrivals_wait() || heap_has_idle_spares() || inboxes_wait())
+	if (!inbox_is_empty(&h->inbox) || purge_pending() || !bigcache_is_empty() || !pocket_is_empty(&h->pocket) ||
+	    h->keeps_empty || h->outbox.used != 0 || arrivals_wait() || heap_has_idle_spares() || inboxes_wait())
 		heap_look(h);
 }
 
@@ -236,7 +236,7 @@ static bool recycle_instead(struct heap *h, struct heap_class *hc) {
 	struct slab *s = take_recycled(hc);
 	if (s == NULL) {
 		heap_drain_inbox(h);
-		if (hc->current->free_count != 0)
+		if (remote_has_blocks(hc->current))
 			return true;
 		s = take_recycled(hc);
 	}

@@ -61,10 +61,12 @@ HAK_COLD static void relieve_arrivals(uint64_t now) {
 /* A program that all but idles would not come here for minutes: hence the hiding. */
 bool heap_look(struct heap *h) {
 	uint64_t now = os_cycles();
-	if (now - h->looked < OS_CYCLES_A_MOMENT)
+	if (now - h->looked < OS_CYCLES_A_MOMENT && (h->locked || HAK_LIKELY(!inboxes_overflow())))
 		return false;
 	h->looked = now;
 	outbox_flush(&h->outbox);
+	/* While classes have blocks of their own no refill asks what others have freed. */
+	heap_drain_inbox(h);
 	purge_tick();
 	bigcache_tick();
 	pocket_tick(&h->pocket);
@@ -75,7 +77,7 @@ bool heap_look(struct heap *h) {
 	if (heap_has_idle_spares())
 		relieve_idle();
 	if (inboxes_wait() && !h->locked) /* it takes too long for who waits for the lock */
-		sleepers_relieve(h, false);
+		sleepers_relieve(false);
 	if (!h->locked)
 		hide_bins(h);
 	return true;

@@ -67,10 +67,11 @@ static void read_message(struct heap *h, struct message *m) {
 
 void heap_read_messages(struct heap *h, unsigned sc) {
 	while (heap_has_messages(h)) {
-		if (h->unread == NULL)
-			h->unread = inbox_take_messages(&h->inbox, false);
 		struct message *m = h->unread;
-		if (HAK_UNLIKELY(m == NULL)) /* others have taken them this moment (front/sleepers.h) */
+		if (m == NULL)
+			m = inbox_take_messages(&h->inbox, false);
+		/* Others have taken them this moment (front/sleepers.h); or a handler has forked, and this is the child. */
+		if (HAK_UNLIKELY(m == NULL || m == MESSAGES_CLOSED))
 			return;
 		h->unread = m->next;
 		if (HAK_UNLIKELY(goes_by_refills(h)))

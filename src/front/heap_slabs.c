@@ -39,7 +39,7 @@ HAK_EVERYDAY void heap_add_slab(struct heap *h, struct slab *s) {
 	h->slabs++;
 }
 
-void heap_unlink_slab(struct heap *h, struct slab *s) {
+HAK_EVERYDAY __attribute__((cold)) void heap_unlink_slab(struct heap *h, struct slab *s) {
 	struct heap_class *hc = heap_class_of(h, s);
 	if (spares_are_there(&h->spares))
 		spares_forget(&h->spares, s);
@@ -101,7 +101,7 @@ void heap_delete_if_empty(struct heap *h, struct slab *s) {
 		heap_delete_slab(h, s);
 }
 
-void heap_delete_empty(struct heap *h, bool (*stays)(struct heap *h, struct slab *s)) {
+HAK_COLD void heap_delete_empty(struct heap *h, bool (*stays)(struct heap *h, struct slab *s)) {
 	struct slab *list = NULL;
 	for (unsigned sc = 0; sc < SC_COUNT; sc++)
 		for (struct list_node *n = h->classes[sc].all.first, *next; n != NULL; n = next) {
@@ -122,7 +122,7 @@ static bool is_waiting(const struct heap *h, unsigned sc) {
 	size_t used = 0, carved = 0, cached = bin_count(h, sc) + hc->listed;
 	for (struct list_node *n = hc->all.first; n != NULL && used <= cached; n = n->next) {
 		const struct slab *s = slab_of_all_node(n);
-		used += s->used;
+		used += s->used - s->left_remote;
 		carved += s->carved;
 	}
 	return used == cached && carved * hak_size_classes[sc].size >= RECALLED_LEAST;
@@ -134,7 +134,7 @@ static bool is_worth_recalling(void) {
 		hak_settings.secure == 0;
 }
 
-void heap_recall(struct heap *h) {
+HAK_EVERYDAY __attribute__((cold)) void heap_recall(struct heap *h) {
 	if (h->slabs >= RECALL_SLABS || h->recalls == RECALLS_MOST || purge_pending() || !is_worth_recalling())
 		return;
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
@@ -328,12 +328,12 @@ HAK_EVERYDAY void heap_drain_inbox(struct heap *h) {
 			heap_collect_mosaic(h, s);
 			continue;
 		}
+		/* The list stays where it is, for when the slab's turn comes: if this thread sleeps till then, and the others
+		   free the rest, all are on one list, and others can tell (front/sleepers.h). */
 		if (HAK_UNLIKELY(remote_is_emptied(s)))
 			sleepers_renew(h, s);
-		else if (s->free_count != 0)
+		else
 			remote_unqueue(s);
-		else if (remote_collect(s, true))
-			COUNT_MORE(h->count.drained, s->free_count);
 		slab_gained_blocks(h, s);
 	}
 }

@@ -60,7 +60,7 @@ void *locked_heap_alloc(struct locked_heap *lh, size_t size, size_t align, bool 
 	}
 	lock_release(&lh->lock);
 	if (inboxes_wait() && !hak_tcache.torn_down) /* which heap_look leaves to us */
-		sleepers_relieve(NULL, false);
+		sleepers_relieve(false);
 	return p;
 }
 

@@ -9,10 +9,11 @@
 #include "slab/emptied.h"
 #include "space/purge.h"
 
-#define BETWEEN (2 * OS_CYCLES_A_MOMENT)           /* two looks; */
-#define BEFORE_THE_LAST (OS_CYCLES_A_MOMENT / 16)  /* or if a thread ends, and there is not much */
+/* The least time between two looks, unless much has come meanwhile; and if a thread ends. */
+#define BETWEEN (2 * OS_CYCLES_A_MOMENT)
+#define BEFORE_THE_LAST (OS_CYCLES_A_MOMENT / 16)
 enum {
-	MUCH = SUPERSLAB_GRANULES, /* slabs: nobody may come by after a thread that ends */
+	MUCH = SUPERSLAB_GRANULES, /* slabs, if a thread ends: nobody may come by after it */
 	PART_IN_USE = 4, /* of which as much may wait */
 	WAIT_LEAST = 100, /* ms, however short the delay: each time the whole inbox is gone through */
 	AT_ONCE = 64 * SUPERSLAB_GRANULES, /* slabs that are in no queue while they are given back, at least */
@@ -49,23 +50,23 @@ static bool run_takes(struct run *r, struct slab *s) {
 	return true;
 }
 
-/* Slabs given back. */
+/* Together, or one by one if a page among them is refused. Slabs given back. */
 static unsigned purge_run(struct run *r) {
-	unsigned n = r->length;
-	bool done = n != 0 && os_purge((void *)r->base, n * GRANULE);
+	unsigned n = r->length, purged = 0;
+	bool all = n != 0 && os_purge((void *)r->base, n * GRANULE);
 	for (unsigned i = 0; i < n; i++) {
-		if (done)
+		if (all || os_purge((void *)r->slab[i]->base, GRANULE)) {
 			emptied_note_purged(r->slab[i]);
+			purged++;
+		}
 		remote_route(r->slab[i]);
 	}
 	r->length = 0;
-	if (!done)
-		return 0;
 	space_acquire();
-	hak_space.purges++;
-	hak_space.purged += n;
+	hak_space.purges += all ? 1 : purged;
+	hak_space.purged += purged;
 	lock_release(space_lock());
-	return n;
+	return purged;
 }
 
 /* What lies in messages may be all that a slab lacks. */
@@ -128,7 +129,7 @@ static size_t relieve(struct inbox *in, bool all) {
 
 /* ---- which inboxes, and when ---- */
 
-/* Slabs that may wait in an inbox. */
+/* Slabs that may wait in inboxes. */
 static size_t allowance(uint64_t now) {
 	if (hak_settings.purge_delay_ms == 0)
 		return SUPERSLAB_GRANULES;
@@ -143,7 +144,8 @@ static size_t wait_most(void) {
 	return max_size((size_t)hak_settings.purge_delay_ms, WAIT_LEAST);
 }
 
-static bool is_due(struct inbox *in, unsigned whole, uint64_t now) {
+/* `whole`: slabs that would wait in all. */
+static bool is_due(struct inbox *in, size_t whole, uint64_t now) {
 	uint64_t since = time_of(&in->whole_ms);
 	if (whole > allowance(now))
 		return true;
@@ -155,10 +157,9 @@ static bool is_due(struct inbox *in, unsigned whole, uint64_t now) {
 
 enum extent { PART_OF_DUE, ALL_DUE, EVERYTHING };
 
-/* `mine`: whose thread looks, and is awake; NULL: none. */
-static void relieve_inboxes(struct heap *mine, enum extent extent) {
+static void relieve_inboxes(enum extent extent) {
 	uint64_t now = os_now_ms();
-	size_t purged = 0;
+	size_t purged = 0, waits = 0; /* slabs */
 	bool is_locked = false;
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		struct inbox *in = &h->inbox;
@@ -166,10 +167,9 @@ static void relieve_inboxes(struct heap *mine, enum extent extent) {
 		bool is_empty = whole == 0 && !(extent == EVERYTHING && inbox_has_messages(in));
 		if (is_empty || h->forsaken) /* the latter is nobody's */
 			continue;
-		if (extent != EVERYTHING && !is_due(in, whole, now)) {
+		if (extent != EVERYTHING && !is_due(in, waits + whole, now)) {
+			waits += whole;
 			inboxes_note();
-		} else if (h == mine) {
-			heap_drain_inbox(mine);
 		} else if (h->locked) {
 			is_locked = true; /* it may be destroyed at any moment, but under its lock */
 			inboxes_note(); /* which somebody may have */
@@ -183,16 +183,16 @@ static void relieve_inboxes(struct heap *mine, enum extent extent) {
 		locked_heap_drain();
 }
 
-void sleepers_relieve(struct heap *h, bool ends) {
+void sleepers_relieve(bool ends) {
 	uint64_t now = os_cycles();
-	bool much = ends && inboxes_wait() >= MUCH;
+	bool much = ends ? inboxes_wait() >= MUCH : inboxes_overflow();
 	if (!much && now - time_of(&looked) < (ends ? BEFORE_THE_LAST : BETWEEN))
 		return;
 	note_time(&looked, now);
 	/* First: what comes from here on is counted anew. */
 	atomic_store_explicit(&hak_whole_wait, 0, memory_order_relaxed);
 	if (hak_settings.purge_delay_ms >= 0 && hak_settings.secure == 0 && !purge_is_discreet())
-		relieve_inboxes(h, ends ? ALL_DUE : PART_OF_DUE);
+		relieve_inboxes(ends ? ALL_DUE : PART_OF_DUE);
 }
 
 uint64_t sleepers_due(void) {
@@ -203,7 +203,7 @@ uint64_t sleepers_due(void) {
 /* Locked heaps are not: whoever releases all flushes those. */
 void sleepers_relieve_all(void) {
 	if (hak_settings.secure == 0)
-		relieve_inboxes(NULL, EVERYTHING);
+		relieve_inboxes(EVERYTHING);
 }
 
 void sleepers_renew(struct heap *h, struct slab *s) {

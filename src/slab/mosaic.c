@@ -160,6 +160,9 @@ static void mark_used(const struct slab *s, struct mosaic *m) {
 
 /* cold: small rather than fast, though every process opens one. */
 HAK_EVERYDAY __attribute__((cold)) bool mosaic_open(struct slab *s) {
+	/* With a block on the own list nobody finds all on the other, and makes it EMPTIED. */
+	if (s->free_count == 0 && !remote_collect(s, false) && remote_is_emptied(s))
+		return false;
 	struct mosaic *m = new_mosaic();
 	if (m == NULL)
 		return false;

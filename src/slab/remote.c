@@ -8,16 +8,11 @@
 _Atomic uint32_t hak_whole_wait;
 
 void inboxes_count_whole(uint32_t more) {
-	if (atomic_fetch_add_explicit(&hak_whole_wait, more, memory_order_relaxed) != 0)
-		return;
-	/* Before this looks whether the purge thread sleeps, as that looks here once it is about to. */
+	atomic_fetch_add_explicit(&hak_whole_wait, more, memory_order_relaxed);
+	/* Before this looks whether the purge thread sleeps, as that looks here once it is about to. Each time: with the first
+	   there may have been too little in use to poke it. */
 	atomic_thread_fence(memory_order_seq_cst);
 	purge_poke();
-}
-
-bool inbox_is_empty(const struct inbox *in) {
-	/* Relaxed: a hint. */
-	return atomic_load_explicit(&in->top, memory_order_relaxed) == NULL;
 }
 
 void inbox_open(struct inbox *in) {

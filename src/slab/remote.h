@@ -102,8 +102,7 @@ uintptr_t remote_take(struct slab *s);
 /* Likewise of a slab that is in no hands but the owner's: QUEUED stays as it is. */
 uintptr_t remote_take_list(struct slab *s);
 
-/* Clears QUEUED, leaving the list: for a slab just taken out of a queue whose own list is not
-   empty. Owner. */
+/* Clears QUEUED, leaving the list: for a slab just taken out of a queue. Owner. */
 void remote_unqueue(struct slab *s);
 
 /* Owner: are all carved blocks at home, counting the remote list? Then no other thread can post. */
@@ -148,6 +147,9 @@ HAK_INLINE void inbox_forget_whole(struct inbox *in) {
 /* Opens it, if it is closed, to slabs and messages. */
 void inbox_open(struct inbox *in);
 
-bool inbox_is_empty(const struct inbox *in);
+/* Relaxed: a hint. */
+HAK_INLINE bool inbox_is_empty(const struct inbox *in) {
+	return atomic_load_explicit(&in->top, memory_order_relaxed) == NULL;
+}
 
 #endif

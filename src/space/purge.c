@@ -311,10 +311,10 @@ static void purge_excess_locked(bool is_growth) {
 	bool is_excess = unused() > allowed;
 	/* What a program keeps because it breathes must go as well if it stops. */
 	bool is_kept = purge.breathes && !is_growth && unused() > max_size(PURGE_CEILING / GRANULE, in_use() / 4);
-	if (!(is_excess || is_kept) || !may_purge())
+	if (!(is_excess || is_kept) || !is_taken())
 		return;
 	purge_note_burst();
-	if (is_excess) {
+	if (is_excess && !purge.purging) {
 		/* Somewhat more, so that not every free has to; but what serves again and again is as much as there is. */
 		size_t more = min_size(allowed / 8, purge.breathes ? SUPERSLAB_GRANULES : MORE_MOST);
 		purge_until(allowed - more, 0, SIZE_MAX);
@@ -410,7 +410,9 @@ bool purge_release_empty(void) {
 }
 
 bool purge_is_discreet(void) {
-	return space_superslabs() * SUPERSLAB + space_big() * GRANULE <= PURGE_HEAP;
+	/* Relaxed: a count. */
+	size_t others = space_big() + __atomic_load_n(&hak_space.alone, __ATOMIC_RELAXED);
+	return space_superslabs() * SUPERSLAB + others * GRANULE <= PURGE_HEAP;
 }
 
 HAK_EVERYDAY bool purge_pending(void) {

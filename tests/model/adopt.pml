@@ -150,18 +150,23 @@ inline collect(S)
 	listed[S] = 0; count[S] = 0
 }
 
-/* The owner has just taken the slab out of a queue. If its own list is not empty, the remote list is left; blocks
-   not carved yet do not count for that, and `unused` does not tell them from the own list. */
+/* The owner has just taken the slab out of a queue, and leaves the remote list. */
+inline unqueue(S)
+{
+#ifdef BUG_UNQUEUE_DROPS
+	listed[S] = 0; count[S] = 0;
+#endif
+	queued[S] = 0
+}
+
+/* Likewise, but takes the remote list if its own is empty; blocks not carved yet do not count for that, and `unused`
+   does not tell them from the own list. */
 inline collect_or_unqueue(S)
 {
 	if
-	:: true -> collect(S)
-	:: unused[S] > 0
-#ifdef BUG_UNQUEUE_DROPS
-		-> listed[S] = 0; count[S] = 0
-#endif
-	fi;
-	queued[S] = 0
+	:: true -> collect(S); queued[S] = 0
+	:: unused[S] > 0 -> unqueue(S)
+	fi
 }
 
 /* Precondition: QUEUED is set, this thread is the only router, and the slab has no owner. */
@@ -395,7 +400,7 @@ active [THREADS] proctype thread()
 #ifndef BUG_DRAIN_BLIND
 		:: owner[L] != h -> route(L) /* pushed here for an earlier life of this heap */
 #endif
-		:: else -> atomic { collect_or_unqueue(L); touchers[L]-- }
+		:: else -> atomic { unqueue(L); touchers[L]-- }
 		fi;
 		L = next; next = 0
 	   :: else -> break

@@ -223,7 +223,7 @@ inline drain()
 				n = 0
 			}
 #ifndef BUG_UNQUEUE_ACCEPTS
-		:: !emptied[L] && own(L) > 0 ->
+		:: else ->
 			d_step { /* remote_unqueue */
 				assert(live[L] && in_inbox[L] == 1 && queued[L]);
 				in_inbox[L]--;
@@ -233,22 +233,17 @@ inline drain()
 				list[L] = NONE; count[L] = 0;
 #endif
 			}
-		:: else ->
 #else
-		:: !emptied[L] ->
-#endif
+		:: else ->
 			d_step { /* remote_collect */
 				assert(live[L] && in_inbox[L] == 1 && queued[L]);
 				in_inbox[L]--;
 				first = list[L]; k = count[L];
 				list[L] = NONE; count[L] = 0;
-#ifdef BUG_SEPARATE_FLAG
-			}
-			d_step {
-#endif
 				queued[L] = 0;
 				accept(L, first, k)
 			}
+#endif
 		fi;
 		d_step {
 			gained(L);

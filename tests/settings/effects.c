@@ -294,6 +294,8 @@ static void what_others_free_is_given_back_though_owner_sleeps(void **state)
 {
 	assert_true(value_of("", "freed_by_another", "0") < 72 << 10);
 	assert_true(value_of("", "freed_by_worker", "0") < 96 << 10);
+	assert_true(value_of("", "freed_fast", "0") < 72 << 10);
+	assert_true(value_of("", "freed_fast", "1") < 72 << 10);
 	assert_true(value_of("PURGE_DELAY=0", "freed_by_another", "0") < 16 << 10);
 	assert_true(value_of("PURGE_DELAY=-1", "freed_by_another", "0") > 240 << 10);
 	assert_true(value_of("PURGE_DELAY=-1", "freed_by_another", "1") < 8 << 10);

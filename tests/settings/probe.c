@@ -206,6 +206,38 @@ static long freed_by_worker(long unused)
 	return value;
 }
 
+static volatile int has_freed, stays = 1;
+
+static void *give_back_fast_then(void *pairs)
+{
+	void *volatile own = *(long *)pairs ? malloc(100) : NULL;
+
+	give_back(MOST);
+	has_freed = 1;
+	while (stays)
+		*(long *)pairs ? allocate_one_size() : (void)usleep(1000);
+	free(own);
+	return NULL;
+}
+
+/* Likewise when a thread has freed it as fast as it can, and then sleeps; or, if `pairs`, has a heap, and goes on with blocks
+   of another size. */
+static long freed_fast(long pairs)
+{
+	long value = resident_kib();
+	pthread_t thread;
+
+	if (take(MOST, 4000) != MOST || pthread_create(&thread, NULL, give_back_fast_then, &pairs) != 0)
+		return -1;
+	while (!has_freed)
+		usleep(1000);
+	usleep(100000);
+	value = resident_kib() - value;
+	stays = 0;
+	pthread_join(thread, NULL);
+	return value;
+}
+
 /* Kilobytes resident beyond what was before, after another thread has freed 256 MiB of small blocks and ended, while this
    one slept; and 1: after malloc_trim; 2: of 48 MiB, one and a half purge delays of a second later, in which it sleeps on;
    3: up to ten seconds more, till a third of them is left. */
@@ -817,6 +849,7 @@ int main(int argc, char **argv)
 		{"burst_pairs", burst_then_pairs}, {"burst_beside", burst_beside_pairs},
 		{"burst_before", burst_before_pairs},
 		{"burst_large", burst_then_large}, {"freed_by_another", freed_by_another}, {"freed_by_worker", freed_by_worker},
+		{"freed_fast", freed_fast},
 		{"burst_child", burst_then_idle_in_child}, {"purge_thread", purge_thread},
 		{"fork_amid", fork_amid_purging}, {"one_block", resident_with_one_block},
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},

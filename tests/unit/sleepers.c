@@ -8,6 +8,7 @@
 #include "common.h"
 #include "fixture.h"
 #include "front/alloc.h"
+#include "front/bins.h"
 #include "front/locked_heap.h"
 #include "front/nursery.h"
 #include "observe/check.h"
@@ -32,6 +33,7 @@ static int begin(void **state)
 {
 	sleep_ms(PURGE_REGRET_MS + 50); /* nothing that came before is regretted any longer */
 	hak_settings.purge_delay_ms = DELAY;
+	hak_settings.use_superslab = true;
 	owner = heap_acquire(owner_bins, false);
 	other = heap_acquire(other_bins, false);
 	return owner != NULL && other != NULL ? 0 : -1;
@@ -66,19 +68,19 @@ static void free_by_other(unsigned count, bool mixed)
 	hak_settings.purge_delay_ms = delay;
 }
 
-/* A look that no other came before. */
-static void look_as(struct heap *h)
+/* Till a look is not refused because another came before. */
+static void wait_for_look(void)
 {
 	uint64_t begin = os_cycles();
 
 	while (os_cycles() - begin <= 2 * OS_CYCLES_A_MOMENT)
 		sleep_ms(5);
-	sleepers_relieve(h, false);
 }
 
 static void look(void)
 {
-	look_as(other);
+	wait_for_look();
+	sleepers_relieve(false);
 }
 
 /* Takes memory again and frees it: each block is in one place. */
@@ -121,6 +123,16 @@ static void messages_are_no_obstacle(void **state)
 {
 	fill(MANY);
 	free_by_other(MANY, true);
+	look();
+	assert_true(given_back() > 120);
+	use_again(MANY);
+}
+
+static void slabs_mapped_alone_are_given_back(void **state)
+{
+	hak_settings.use_superslab = false;
+	fill(MANY);
+	free_by_other(MANY, false);
 	look();
 	assert_true(given_back() > 120);
 	use_again(MANY);
@@ -202,6 +214,58 @@ static void never_or_without_need_nothing_is_done(void **state)
 	assert_true(given_back() > 120);
 }
 
+static void free_every_other(struct heap *h, unsigned from)
+{
+	for (unsigned i = from; i < FEW; i += 2)
+		assert_true(free_block(h, block[i]));
+	outbox_flush(&other->outbox);
+}
+
+/* No refill asks for it: there are blocks of its own. */
+static void owner_that_is_awake_finds_what_others_freed(void **state)
+{
+	fill(FEW);
+	free_every_other(other, 0);
+	free_every_other(owner, 1);
+	bin_flush(owner, sc_of(SIZE));
+	assert_true(live() > FEW * SIZE / GRANULE / 2);
+	wait_for_look();
+	assert_true(heap_look(owner));
+	assert_true(live() < FEW * SIZE / GRANULE / 8);
+	assert_int_equal(check_heap(), 0);
+}
+
+static void owner_that_came_by_amid_it_has_no_part_of_it(void **state)
+{
+	fill(FEW);
+	free_every_other(other, 0);
+	heap_drain_inbox(owner);
+	free_every_other(other, 1);
+	sleepers_relieve_all();
+	assert_true(given_back() > 20);
+	use_again(FEW);
+}
+
+/* None of them has much. */
+static void what_several_owners_have_is_much(void **state)
+{
+	enum { OWNERS = 4 };
+	static struct bin bins_of[OWNERS][SC_COUNT];
+	struct heap *owners[OWNERS], *first = owner;
+
+	for (unsigned i = 0; i < OWNERS; i++) {
+		owner = owners[i] = heap_acquire(bins_of[i], false);
+		assert_non_null(owner);
+		fill(FEW);
+		free_by_other(FEW, false);
+	}
+	owner = first;
+	look();
+	assert_true(given_back() > OWNERS * 24 - 64 - 8);
+	for (unsigned i = 0; i < OWNERS; i++)
+		heap_retire(owners[i]);
+}
+
 /* Whose thread is awake gets its own slabs back, with their memory. */
 static void own_inbox_is_drained(void **state)
 {
@@ -209,7 +273,8 @@ static void own_inbox_is_drained(void **state)
 
 	fill(MANY);
 	free_by_other(MANY, false);
-	look_as(owner);
+	wait_for_look();
+	assert_true(heap_look(owner));
 	assert_true(inbox_is_empty(&owner->inbox));
 	assert_int_equal(given_back(), 0);
 	purge_all(0); /* they are free memory now */
@@ -268,9 +333,9 @@ static void thread_that_ends_just_after_a_look_gives_back_much(void **state)
 	hak_settings.purge_delay_ms = 0;
 	fill(FEW);
 	uint64_t begin = os_cycles();
-	sleepers_relieve(other, true);
+	sleepers_relieve(true);
 	free_by_other(FEW, false);
-	sleepers_relieve(other, true);
+	sleepers_relieve(true);
 	if (os_cycles() - begin > OS_CYCLES_A_MOMENT)
 		skip(); /* the machine is too busy: there may have been another look amid that */
 	assert_true(given_back() > 20);
@@ -369,19 +434,31 @@ bool __wrap_os_purge(void *addr, size_t size)
 	return (refused == 0 || refused - (uintptr_t)addr >= size) && __real_os_purge(addr, size);
 }
 
-/* What the system refuses is not taken for zero. */
+static bool is_purged(const struct slab *s)
+{
+	return (fixture_word(s) & REMOTE_PURGED) != 0;
+}
+
+/* What the system refuses is not taken for zero; what lies beside it is given back. */
 static void refused_memory_is_good_as_it_is(void **state)
 {
-	struct slab *s;
+	struct slab *s, *before, *behind;
+	unsigned amid = FEW / 2;
 
 	fill(FEW);
-	s = fixture_slab_of((uintptr_t)block[FEW / 2]);
+	do
+		s = fixture_slab_of((uintptr_t)block[amid++]);
+	while (s->base % SUPERSLAB != SUPERSLAB / 2);
+	before = fixture_slab_of(s->base - GRANULE);
+	behind = fixture_slab_of(s->base + GRANULE);
 	refused = s->base;
 	free_by_other(FEW, false);
 	sleepers_relieve_all();
 	refused = 0;
 	assert_true(remote_is_emptied(s));
-	assert_false((fixture_word(s) & REMOTE_PURGED) != 0);
+	assert_false(is_purged(s));
+	assert_true(is_purged(before));
+	assert_true(is_purged(behind));
 	for (unsigned i = 0; i < FEW; i++) {
 		block[i] = alloc_block(owner, SIZE, ALLOC_ALIGN, true);
 		assert_true(bytes_are(block[i], SIZE, 0));
@@ -448,12 +525,16 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(much_is_given_back_at_once, begin, end),
 		cmocka_unit_test_setup_teardown(messages_are_no_obstacle, begin, end),
+		cmocka_unit_test_setup_teardown(slabs_mapped_alone_are_given_back, begin, end),
 		cmocka_unit_test_setup_teardown(locked_heap_is_drained_after_the_delay, begin, end),
 		cmocka_unit_test_setup_teardown(little_is_given_back_after_the_delay, begin, end),
 		cmocka_unit_test_setup_teardown(owner_that_comes_by_keeps_its_memory, begin, end),
 		cmocka_unit_test_setup_teardown(what_was_too_early_is_not_done_again, begin, end),
 		cmocka_unit_test_setup_teardown(never_or_without_need_nothing_is_done, begin, end),
 		cmocka_unit_test_setup_teardown(own_inbox_is_drained, begin, end),
+		cmocka_unit_test_setup_teardown(owner_that_is_awake_finds_what_others_freed, begin, end),
+		cmocka_unit_test_setup_teardown(owner_that_came_by_amid_it_has_no_part_of_it, begin, end),
+		cmocka_unit_test_setup_teardown(what_several_owners_have_is_much, begin, end),
 		cmocka_unit_test_setup_teardown(look_is_bounded, begin, end),
 		cmocka_unit_test_setup_teardown(rest_of_too_much_does_not_wait, begin, end),
 		cmocka_unit_test_setup_teardown(trim_reads_messages, begin, end),
