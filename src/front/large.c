@@ -432,6 +432,8 @@ static bool resize_to(struct large *l, size_t usable, bool must) {
 	size_t granules = is_big(l) ? large_span_granules(usable) : large_granules(usable), old = l->span.granules;
 	if (l->guard != 0)
 		return resize_guarded(l, usable);
+	if (large_granules(usable) <= old) /* what it needs, if not what it would like */
+		granules = min_size(granules, old);
 	if (granules == old || (granules < old && usable >= l->usable)) /* it goes on growing, maybe */
 		return true;
 	return is_big(l) ? resize_big(l, granules, must) : resize_in_superslab(l, granules);

@@ -190,8 +190,10 @@ bool large_move(struct large *l, size_t size) {
 	if (moved != MOVE_DONE) {
 		pagemap_set(from, old, TAG_LARGE, l);
 		large_set_live(l);
-		if (moved == MOVE_REFUSED)
+		if (moved == MOVE_REFUSED) {
+			os_target_stays(old << GRANULE_SHIFT);
 			drop(target, granules);
+		}
 		return false;
 	}
 	bigcache_miss();

@@ -34,8 +34,11 @@ void *os_map(void *hint, size_t size);
 void *os_map_aligned(size_t size, size_t align);
 
 /* Addresses to be the target of os_move from a mapping of `old_size`: no memory, which two such blocks might not
-   find room for, and the limit may be passed by that much meanwhile. */
+   find room for, and what is more than the old one counts to the limit alone. */
 void *os_map_target(size_t size, size_t align, size_t old_size);
+
+/* Nothing was moved there: the rest of the target counts, too, until it is unmapped. */
+void os_target_stays(size_t old_size);
 
 /* Once the settings hold: gives what was mapped before, when the loader allocated, the name that the setting
    `name_maps` wants, as later mappings get it. */

@@ -130,12 +130,12 @@ static void uncharge(size_t size) {
 	atomic_fetch_sub_explicit(&mapped, size, memory_order_relaxed);
 }
 
-/* Counts `size` bytes more, unless that makes too many even when `soon_gone` of them are not looked at: then it
-   counts nothing even for a moment, in which other threads' requests would fail, too. */
-HAK_EVERYDAY static bool charge(size_t size, size_t soon_gone) {
+/* Counts `size` bytes more, unless that makes too many: then it counts nothing even for a moment, in which other
+   threads' requests would fail, too. */
+HAK_EVERYDAY static bool charge(size_t size) {
 	size_t now = atomic_load_explicit(&mapped, memory_order_relaxed), limit = hak_settings.limit;
 	do {
-		if (limit != 0 && now + size > limit && now + size - limit > soon_gone) {
+		if (limit != 0 && now + size > limit) {
 			HAK_PROBE1(limit_hit, size);
 			return false;
 		}
@@ -285,25 +285,29 @@ static void *map_aligned(size_t size, size_t align, long prot) {
 }
 
 HAK_EVERYDAY void *os_map(void *hint, size_t size) {
-	if (!charge(size, 0))
+	if (!charge(size))
 		return NULL;
 	void *p = map(hint, size, PROT_READ | PROT_WRITE);
 	return settle_charge(size, p != NULL) ? p : NULL;
 }
 
-static void *map_charged(size_t size, size_t align, size_t old_size, long prot) {
-	if (!charge(size, old_size))
+static void *map_charged(size_t size, size_t align, size_t charged, long prot) {
+	if (!charge(charged))
 		return NULL;
 	void *p = map_aligned(size, align, prot);
-	return settle_charge(size, p != NULL) ? p : NULL;
+	return settle_charge(charged, p != NULL) ? p : NULL;
 }
 
 HAK_COLD void *os_map_target(size_t size, size_t align, size_t old_size) {
-	return map_charged(size, align, old_size, PROT_NONE);
+	return map_charged(size, align, size - old_size, PROT_NONE);
+}
+
+HAK_COLD void os_target_stays(size_t old_size) {
+	uncharge(-old_size);
 }
 
 void *os_map_aligned(size_t size, size_t align) {
-	return map_charged(size, align, 0, PROT_READ | PROT_WRITE);
+	return map_charged(size, align, size, PROT_READ | PROT_WRITE);
 }
 
 HAK_EVERYDAY bool os_unmap(void *addr, size_t size) {
@@ -363,7 +367,7 @@ bool os_populate(void *addr, size_t size) {
 }
 
 enum os_growth os_grow(void *addr, size_t old_size, size_t new_size) {
-	if (!charge(new_size - old_size, 0))
+	if (!charge(new_size - old_size))
 		return GROWTH_NO_ROOM;
 	COUNT_CALL(mremap);
 	kernel_orders();
@@ -391,7 +395,6 @@ HAK_NOINLINE enum os_move_result os_move(void *addr, size_t old_size, size_t new
 	long ret = raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size,
 	                MREMAP_MAYMOVE | MREMAP_FIXED, (long)target, 0);
 	if (!failed(ret)) {
-		uncharge(old_size);
 		note_hole((uintptr_t)addr, (uintptr_t)addr + old_size);
 		atomic_store_explicit(&wait, 0, memory_order_relaxed);
 		return MOVE_DONE;
@@ -403,7 +406,7 @@ HAK_NOINLINE enum os_move_result os_move(void *addr, size_t old_size, size_t new
 	atomic_store_explicit(&refused, new_size, memory_order_relaxed);
 	atomic_store_explicit(&wait, next, memory_order_relaxed);
 	atomic_store_explicit(&until, os_now_ms() + next, memory_order_relaxed);
-	uncharge(new_size);
+	uncharge(new_size - old_size);
 	return MOVE_TARGET_LOST;
 }
 

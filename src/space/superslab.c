@@ -422,7 +422,10 @@ static size_t release_empty(struct kind *kind) {
 }
 
 HAK_COLD size_t superslab_release_empty(void) {
-	return release_empty(&space.plain) + release_empty(&space.huge);
+	size_t n = release_empty(&space.plain) + release_empty(&space.huge);
+	if (hak_space.superslabs < HUGE_AFTER) /* else addresses would wander down for ever, and with them what describes them */
+		space.huge_low = 0;
+	return n;
 }
 
 /* Granules without tags: the SuperSlab was about to be unmapped, or was new. */

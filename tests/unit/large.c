@@ -500,6 +500,26 @@ static void long_block_with_no_room_in_front_of_a_span_is_new(void **state)
 	large_free(NULL, other);
 }
 
+/* One that was made when there was no room for the granules that its like have beside. */
+static void block_without_spare_granules_shrinks(void **state)
+{
+	enum { SIZE = 600 << 10, LEAST = 10 };
+	bool zero;
+
+	large_free(NULL, take(SIZE)); /* descriptors are there */
+	bigcache_release(0);
+	hak_settings.limit = os_mapped() + LEAST * GRANULE;
+	struct large *l = large_alloc(NULL, SIZE, 16, &zero);
+	hak_settings.limit = os_mapped();
+	bool done = l != NULL && large_resize(l, SIZE - 10000, true);
+	hak_settings.limit = 0;
+	assert_non_null(l);
+	assert_int_equal(l->span.granules, LEAST);
+	assert_true(done);
+	assert_int_equal(l->span.granules, LEAST);
+	large_free(NULL, l);
+}
+
 /* A block in a span that is longer than it need be gives nothing of it back when it grows, and does when it shrinks. */
 static void growth_within_the_span_keeps_it_whole(void **state)
 {
@@ -807,6 +827,7 @@ int main(void)
 		cmocka_unit_test_setup(long_block_takes_a_shorter_span_and_new_memory, start_empty),
 		cmocka_unit_test_setup(long_block_takes_what_joins, start_empty),
 		cmocka_unit_test_setup(long_block_with_no_room_in_front_of_a_span_is_new, start_empty),
+		cmocka_unit_test_setup(block_without_spare_granules_shrinks, start_empty),
 		cmocka_unit_test_setup(growth_within_the_span_keeps_it_whole, start_empty),
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
 		cmocka_unit_test_setup(fork_child_finds_no_block_that_is_half_moved, start_empty),

@@ -71,7 +71,7 @@ static void limit_passed_refused(void **state)
 static void limit_passed_by_what_moves(void **state)
 {
 	const size_t old = 40 * GRANULE, new = 60 * GRANULE;
-	char *p, *target;
+	char *p, *target, *other;
 
 	hak_settings.limit = before + MANY * GRANULE;
 	p = os_map(NULL, old);
@@ -79,6 +79,9 @@ static void limit_passed_by_what_moves(void **state)
 	assert_null(os_map_target((MANY + 1) * GRANULE, GRANULE, old));
 	target = os_map_target(new, GRANULE, old);
 	assert_non_null(target);
+	other = os_map(NULL, MANY * GRANULE - new); /* which leaves room for another thread meanwhile */
+	assert_non_null(other);
+	assert_true(os_unmap(other, MANY * GRANULE - new));
 	assert_int_equal(os_move(p, old, new, target), MOVE_DONE);
 	assert_int_equal(os_mapped() - before, new);
 	assert_true(os_unmap(target, new));
@@ -121,6 +124,7 @@ static void move_refused_leaves_both_counted(void **state)
 	assert_true(p != NULL && target != NULL);
 	/* An address amid a page is found out before anything is done. */
 	assert_int_equal(os_move(p + 1, GRANULE, 2 * GRANULE, target), MOVE_REFUSED);
+	os_target_stays(GRANULE);
 	assert_int_equal(os_mapped() - before, 3 * GRANULE);
 	assert_true(os_unmap(p, GRANULE));
 	assert_true(os_unmap(target, 2 * GRANULE));

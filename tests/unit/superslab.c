@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/settings.h"
+#include "base/bits.h"
 #include "common.h"
 #include "os/os.h"
 #include "space/pagemap.h"
@@ -234,6 +235,32 @@ static void huge_pages_have_a_gib_of_their_own(void **state)
 		assert_true(pagemap_near_index(spans[i].ss->base) < LEAF_GRANULES);
 	for (unsigned i = 0; i < DENSE + ROOMY; i++)
 		span_free(&spans[i], 0);
+}
+
+/* What describes addresses must not grow with time. */
+static void huge_pages_that_come_and_go_stay_where_they_are(void **state)
+{
+	enum { MOST = 80, ROUNDS = 40 };
+	static struct span spans[MOST];
+	uintptr_t low = UINTPTR_MAX;
+
+	if (!has_room_apart())
+		skip();
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		uintptr_t lowest = UINTPTR_MAX;
+		for (unsigned i = 0; i < MOST; i++) {
+			spans[i] = take(SUPERSLAB_GRANULES);
+			if (spans[i].ss->huge)
+				lowest = min_size(lowest, spans[i].ss->base);
+		}
+		assert_true(lowest != UINTPTR_MAX);
+		if (round == 0)
+			low = lowest;
+		assert_true(lowest >= low - HAK_GIB);
+		for (unsigned i = 0; i < MOST; i++)
+			span_free(&spans[i], 0);
+		purge_all(0);
+	}
 }
 
 /* The next region for huge pages follows the last, though others could not be mapped in between. */
@@ -495,6 +522,7 @@ int main(void)
 		cmocka_unit_test_setup(huge_page_fits_in_large_heaps_alone, start_empty),
 		cmocka_unit_test_setup(huge_page_never_fits_roomy_spans, start_empty),
 		cmocka_unit_test_setup(huge_pages_have_a_gib_of_their_own, start_empty),
+		cmocka_unit_test_setup(huge_pages_that_come_and_go_stay_where_they_are, start_empty),
 		cmocka_unit_test_setup(huge_pages_stay_in_their_gib_when_memory_runs_out, start_empty),
 		cmocka_unit_test_setup(huge_page_fits_if_asked_for, start_empty),
 		cmocka_unit_test_setup(slow_huge_pages_are_not_asked_for_in_the_next_second, start_empty),
