@@ -171,7 +171,6 @@ void fork_child(void) {
 	hak_touch_era ^= 1;
 	background_after_fork();
 	misuse_after_fork();
-	crash_after_fork();
 	if (interrupted && mine != NULL)
 		lifecycle_forsake_heap();
 	if (was_threaded) {

@@ -3,15 +3,29 @@
 
 #include <signal.h>
 #include <string.h>
+#include <ucontext.h>
 
 #include "base/bits.h"
 #include "front/canary.h"
 #include "front/guard.h"
+#include "front/heap.h"
 #include "front/large.h"
 #include "front/misuse.h"
+#include "front/tcache.h"
 #include "os/os.h"
 
 static struct sigaction before; /* constant once the handler is installed */
+
+/* For the report's details: where the access is, not where this thread last asked for memory. */
+static void note_place(const ucontext_t *at) {
+	if (hak_tcache.heap == NULL)
+		return;
+#if defined(__x86_64__)
+	hak_tcache.heap->caller = (const void *)at->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+	hak_tcache.heap->caller = (const void *)at->uc_mcontext.pc;
+#endif
+}
 
 static enum misuse_where where_of(uintptr_t addr, uintptr_t block, bool is_live) {
 	return !is_live ? MISUSE_AFTER_FREE : addr < block ? MISUSE_BEFORE : MISUSE_BEHIND;
@@ -71,6 +85,7 @@ static void handle(int number, siginfo_t *info, void *context) {
 	bool by_access = info->si_code == SEGV_ACCERR || info->si_code == SEGV_MAPERR;
 	/* Going on after a report, or silently, means to let the access through. */
 	bool is_mapped = info->si_code != SEGV_MAPERR;
+	note_place(context);
 	if (by_access && explain(addr, is_mapped) && os_protect((void *)align_down(addr, page), page, true))
 		return;
 	pass_on(number, info, context);

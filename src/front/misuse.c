@@ -34,11 +34,9 @@ const void *misuse_caller(void) {
 	return hak_tcache.heap != NULL ? hak_tcache.heap->caller : NULL;
 }
 
-/* The others wait until the process is gone, but not for ever: a handler of SIGABRT may keep it. False: it is
-   this thread that is reporting, and stumbled. */
-static bool begin_report(int thread) {
+bool misuse_begin_report(void) {
 	uint64_t started = os_now_ms();
-	int none = 0;
+	int none = 0, thread = os_thread_id();
 	/* Acquire and release: what the reporting thread alone touches. */
 	while (!atomic_compare_exchange_strong_explicit(&reports.thread, &none, thread, memory_order_acquire,
 	                                                memory_order_relaxed)) {
@@ -50,13 +48,13 @@ static bool begin_report(int thread) {
 	return true;
 }
 
-static void end_report(void) {
+void misuse_end_report(void) {
 	atomic_store_explicit(&reports.thread, 0, memory_order_release);
 }
 
 void misuse_after_fork(void) {
 	if (atomic_load_explicit(&reports.thread, memory_order_relaxed) != 0) /* else the page stays shared: fork.c's set_flag */
-		end_report();
+		misuse_end_report();
 }
 
 /* Ends the line and, unless told otherwise, the process. False. */
@@ -64,17 +62,18 @@ HAK_COLD static bool finish(struct line *l, enum misuse_op op, uintptr_t addr) {
 	HAK_PROBE2(misuse, op, addr);
 	if (hak_settings.on_error == ERROR_IGNORE)
 		return false;
-	bool is_first = begin_report(os_thread_id());
+	bool is_first = misuse_begin_report();
 	if (is_first && ++reports.said <= REPORTS_MOST)
 		line_write(l);
 	if (is_first && !reports.has_details && (hak_settings.verbose || hak_settings.secure >= 2)) {
 		reports.has_details = true;
 		details_write(addr);
 	}
+	/* Before abort: a handler of SIGABRT may leave it by siglongjmp, and what is found next is to be said, too. */
+	if (is_first)
+		misuse_end_report();
 	if (hak_settings.on_error == ERROR_ABORT)
 		abort();
-	if (is_first)
-		end_report();
 	return false;
 }
 

@@ -78,6 +78,11 @@ HAK_COLD bool misuse_kinds(uintptr_t block, size_t size, unsigned by, unsigned m
 /* The block is freed with a `what` that it has not. */
 HAK_COLD bool misuse_wrong(uintptr_t block, size_t size, const char *what, size_t value);
 
+/* Reports come one at a time: the other threads wait, but not for ever. False: it is this thread that is reporting, and
+   stumbled; or it has waited long. Async-signal-safe. */
+bool misuse_begin_report(void);
+void misuse_end_report(void);
+
 /* Where the program called the slow path that the thread is in; NULL: not known. */
 const void *misuse_caller(void);
 

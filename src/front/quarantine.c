@@ -158,7 +158,7 @@ static void let_go_large(struct large *l) {
 void quarantine_add_large(struct large *l) {
 	size_t bytes = l->span.granules << GRANULE_SHIFT;
 	if (bytes > LARGE_SIZE_MOST) {
-		large_dispose(l);
+		large_release(l); /* whoever still reads or writes it finds nothing, until another mapping takes its place */
 		return;
 	}
 	bool zeroes = quarantine_zeroes(l);

@@ -197,14 +197,13 @@ static void pass_on(int number, siginfo_t *info) {
 		os_raise(number);
 }
 
-static _Atomic int reporting; /* of the first thread; a fault amid the report is not reported */
-
 static void handle(int number, siginfo_t *info, void *context) {
-	int none = 0;
-	if (atomic_compare_exchange_strong(&reporting, &none, os_thread_id())) {
+	/* What another thread does next may end the process before the report is out: it waits. A fault amid a report is not
+	   reported. */
+	if (misuse_begin_report()) {
 		say_address(info);
 		say_thread();
-		atomic_store(&reporting, 0);
+		misuse_end_report();
 	}
 	const struct sigaction *before = previous_of(number);
 	if ((before->sa_flags & SA_SIGINFO) != 0)
@@ -213,11 +212,6 @@ static void handle(int number, siginfo_t *info, void *context) {
 		before->sa_handler(number);
 	else
 		pass_on(number, info);
-}
-
-void crash_after_fork(void) {
-	if (atomic_load(&reporting) != 0) /* as in misuse_after_fork */
-		atomic_store(&reporting, 0);
 }
 
 HAK_EVERYDAY void crash_init(void) {

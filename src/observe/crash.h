@@ -15,9 +15,6 @@
 /* Installs the handler if the settings say so. */
 void crash_init(void);
 
-/* In the child: who was reporting may be gone. */
-void crash_after_fork(void);
-
 /* Says what lies at an address, as in "is 8 bytes into a live 48-byte block at 0x...". */
 void crash_describe(struct line *l, uintptr_t addr);
 

@@ -424,6 +424,16 @@ static void large_written_after_free(size_t size)
 	touch_after_free(size, true);
 }
 
+/* Too large to wait, and among others, which is when BigCache would keep it. */
+static void one_of_hundred_mib_read_after_free(size_t size)
+{
+	const size_t length = (size_t)100 << 20;
+
+	for (int i = 0; i < 6; i++)
+		take(length);
+	touch_after_free(length, false);
+}
+
 /* Inaccessible at level 3 only. */
 static void two_granules_written_after_free(size_t size)
 {
@@ -650,6 +660,7 @@ const struct misuse hardened_cases[] = {
 	{"block_freed_twice_in_child_of_thread", SMALL, freed_twice_in_child_of_thread, 2},
 	{"block_read_after_free", SIZE_LARGE, large_read_after_free, 3},
 	{"block_read_after_free", SIZE_HUGE, large_read_after_free, 2},
+	{"one_of_hundred_mib_read_after_free", SIZE_NONE, one_of_hundred_mib_read_after_free, 2},
 	{"block_written_after_free", SIZE_LARGE, two_granules_written_after_free, 2},
 	{"block_written_after_free", SIZE_HUGE, large_written_after_free, 2},
 	{"block_written_after_realloc", SIZE_HUGE, large_written_after_realloc, 2},

@@ -3,7 +3,9 @@
  * Crashes on an address of the kind that the argument names, after printing what the report should call it:
  * "ADDRESS" or, in a block, "ADDRESS OFFSET BLOCK".
  */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +86,28 @@ static void overflow_stack(void)
 	fill_stack(0);
 }
 
+enum { TOGETHER = 4 };
+
+static void *crash_when_all_are_here(void *address)
+{
+	static atomic_int here;
+
+	atomic_fetch_add(&here, 1);
+	while (atomic_load(&here) < TOGETHER)
+		continue;
+	crash_at(address);
+	return NULL;
+}
+
+static void crash_together(void *address)
+{
+	pthread_t thread;
+
+	for (int i = 1; i < TOGETHER; i++)
+		pthread_create(&thread, NULL, crash_when_all_are_here, address);
+	crash_when_all_are_here(address);
+}
+
 int main(int argc, char **argv)
 {
 	volatile uintptr_t small = 24;
@@ -138,5 +162,7 @@ int main(int argc, char **argv)
 		kill(getpid(), SIGBUS);
 	else if (strcmp(what, "stack") == 0)
 		overflow_stack();
+	else if (strcmp(what, "together") == 0)
+		crash_together((void *)small);
 	return 1;
 }

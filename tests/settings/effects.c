@@ -579,6 +579,17 @@ static void details_of_an_access_between_slabs_name_no_block(void **state)
 	assert_int_equal(times_said("is a block of "), 0);
 }
 
+static void details_of_an_access_name_its_place(void **state)
+{
+	enum { FUNCTION_MOST = 256 };
+	long function = value_of("on_error=report secure=2", "read_freed", "3000000");
+	const char *found = strstr(result.err.text, "found by thread ");
+
+	assert_non_null(found);
+	assert_non_null(found = strstr(found, "#0 "));
+	assert_in_range(strtol(found + 3, NULL, 16), function, function + FUNCTION_MOST);
+}
+
 static void verbose_tells_more_of_a_misuse(void **state)
 {
 	value_of("on_error=report verbose=1", "free_twice", "200000");
@@ -634,6 +645,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(overflow_of_a_block_that_is_resized_is_said_once),
 		cmocka_unit_test(misuse_is_said_in_a_child_forked_amid_a_report),
 		cmocka_unit_test(details_of_an_access_between_slabs_name_no_block),
+		cmocka_unit_test(details_of_an_access_name_its_place),
 		cmocka_unit_test(verbose_tells_more_of_a_misuse),
 		cmocka_unit_test(stats_report_at_exit),
 		cmocka_unit_test(verbose_says_what_holds),

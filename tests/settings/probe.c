@@ -753,6 +753,21 @@ static long write_slab_front(long size)
 	return size;
 }
 
+__attribute__((noinline)) static char read_at(const volatile char *p)
+{
+	return *p;
+}
+
+/* Where it is read. */
+static long read_freed(long size)
+{
+	char *volatile p = malloc((size_t)size);
+
+	free(p);
+	read_at(p);
+	return (long)(uintptr_t)read_at;
+}
+
 /* Does a block of 56 MiB grow to 74 though 10 are kept by caches? */
 static long regrow(long argument)
 {
@@ -845,6 +860,7 @@ int main(int argc, char **argv)
 		{"exact", count_exact}, {"free_twice", free_twice}, {"delete_twice", delete_twice},
 		{"resize_freed", resize_freed}, {"overflow_resized", overflow_resized},
 		{"fork_amid_report", fork_amid_report}, {"write_slab_front", write_slab_front},
+		{"read_freed", read_freed},
 		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
 		{"burst_pairs", burst_then_pairs}, {"burst_beside", burst_beside_pairs},
 		{"burst_before", burst_before_pairs},
