@@ -199,7 +199,10 @@ HAK_COLD void conf_hide(char **env) {
 	for (; *env != NULL; env++)
 		if (!begins_with(*env, "HAKMEM_"))
 			*kept++ = *env;
-	*kept = NULL;
+	/* All that is left over: the Go run time takes what follows the first NULL for the auxiliary vector. */
+	do
+		*kept = NULL;
+	while (kept++ != env);
 }
 
 HAK_EVERYDAY void conf_load(char *const *env) {
