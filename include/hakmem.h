@@ -110,7 +110,9 @@ void hak_free_aligned_size(void *ptr, size_t alignment, size_t size) HAK_NOEXCEP
 
 /* ---- What malloc cannot express ---- */
 
-/* Bytes the program may use in the block `ptr`, at least what it asked for. NULL gives 0. */
+/* Bytes the program may use in the block `ptr`, at least what it asked for. NULL gives 0. The compiler takes a block for
+   as large as was asked for, and with _FORTIFY_SOURCE stops who uses more: use hak_alloc_at_least, or go on with what
+   hak_expand(ptr, hak_usable_size(ptr)) returns. */
 HAK_ATTR_UNREAD
 size_t hak_usable_size(const void *ptr) HAK_NOEXCEPT;
 
