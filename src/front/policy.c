@@ -4,11 +4,13 @@
 #include "base/report.h"
 #include "base/settings.h"
 #include "os/os.h"
+#include "space/superslab.h"
 
 enum {
 	INITIAL_BYTES = 4096,
 	MAX_BYTES = 1024 * 1024,
 	MAX_GROWN = 4 * 1024 * 1024,
+	ALL_GROWN = 16 * MAX_GROWN, /* of which each thread has its part: what idle ones keep adds up */
 	OWN_GROWN = 256 * 1024, /* of each band, whatever others want: bins that are large enough seldom miss */
 	MIN_BLOCKS = 32,
 	INITIAL_BLOCKS = 64,
@@ -159,14 +161,17 @@ static size_t bytes_for(const struct policy *p, unsigned band) {
 	return hak_settings.policy == POLICY_AUTO ? MAX_GROWN / 4 * 3 : 0;
 }
 
-unsigned policy_growth(struct policy *p, unsigned sc, unsigned capacity) {
+HAK_EVERYDAY __attribute__((cold)) unsigned policy_growth(struct policy *p, unsigned sc, unsigned capacity) {
 	unsigned band = policy_band(sc);
-	size_t size = hak_size_classes[sc].size, most = bytes_for(p, band), grown = 0;
+	/* Relaxed: a count. */
+	size_t mine = ALL_GROWN / max_size(__atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED), 1);
+	size_t size = hak_size_classes[sc].size, most = min_size(bytes_for(p, band), mine), grown = 0;
 	for (unsigned b = 0; b < POLICY_BANDS; b++)
 		grown += p->grown[b];
 	size_t wanted = min_size((size_t)capacity * 2, policy_max_capacity(sc)) - capacity;
-	size_t left = grown < most ? most - grown : 0, own = OWN_GROWN - min_size(p->grown[band], OWN_GROWN);
-	size_t more = min_size(wanted, max_size(left, most != 0 ? own : 0) / size);
+	size_t left = grown < most ? most - grown : 0, own = min_size(most, OWN_GROWN);
+	own -= min_size(p->grown[band], own);
+	size_t more = min_size(wanted, max_size(left, own) / size);
 	if (more < wanted)
 		p->refused |= (uint8_t)(1u << band);
 	p->grown[band] += (uint32_t)(more * size);

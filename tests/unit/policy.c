@@ -6,6 +6,7 @@
 #include "base/settings.h"
 #include "common.h"
 #include "slab/size_class.h"
+#include "space/superslab.h"
 
 static void capacity_any_class_within_bounds(void **state)
 {
@@ -101,6 +102,20 @@ static void growth_all_classes_bounded_in_bytes(void **state)
 		unsigned capacity[SC_COUNT];
 		assert_in_range(grow_all(&p, capacity), 1, 4 * HAK_MIB + POLICY_BANDS * OWN);
 	}
+}
+
+/* What they keep while they wait adds up. */
+static void growth_of_many_threads_has_a_bound_for_all(void **state)
+{
+	enum { THREADS = 512, PART = 64 * HAK_MIB / THREADS };
+	struct policy p = fresh(POLICY_AUTO);
+	unsigned capacity[SC_COUNT];
+	size_t before = hak_space.threads;
+
+	hak_space.threads = THREADS;
+	size_t grown = grow_all(&p, capacity);
+	hak_space.threads = before;
+	assert_in_range(grown, 1, (1 + POLICY_BANDS) * PART);
 }
 
 static void band_of_class_by_size(void **state)
@@ -279,6 +294,7 @@ int main(void)
 		cmocka_unit_test(capacity_fixed_by_setting_stays),
 		cmocka_unit_test(growth_repeated_reaches_maximum),
 		cmocka_unit_test(growth_all_classes_bounded_in_bytes),
+		cmocka_unit_test(growth_of_many_threads_has_a_bound_for_all),
 		cmocka_unit_test(carve_any_class_at_most_page_and_bin),
 		cmocka_unit_test(carve_one_by_one_where_set),
 		cmocka_unit_test(band_of_class_by_size),
