@@ -237,7 +237,7 @@ HAK_EVERYDAY static bool keep_slabs(void *const *at) {
 	unsigned n = 0;
 	for (unsigned i = 0; i < BURST_BLOCKS; i++) {
 		const struct slab *s = pagemap_find((uintptr_t)at[i]).desc; /* what a bin has is a slab's */
-		n += s != last && s->used * LITTLE < s->capacity;
+		n += s != last && (s->used - s->left_remote) * LITTLE < s->capacity;
 		last = s;
 	}
 	return n > BURST_BLOCKS / 2;

@@ -330,10 +330,12 @@ HAK_EVERYDAY void heap_drain_inbox(struct heap *h) {
 		}
 		/* The list stays where it is, for when the slab's turn comes: if this thread sleeps till then, and the others
 		   free the rest, all are on one list, and others can tell (front/sleepers.h). */
+		unsigned before = s->left_remote;
 		if (HAK_UNLIKELY(remote_is_emptied(s)))
 			sleepers_renew(h, s);
 		else
 			remote_unqueue(s);
+		COUNT_MORE(h->count.drained, s->left_remote - before);
 		slab_gained_blocks(h, s);
 	}
 }

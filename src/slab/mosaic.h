@@ -81,8 +81,9 @@ HAK_INLINE bool mosaic_uses(const struct mosaic *m, uintptr_t offset) {
 	return (m->used[unit / 64] >> unit % 64 & 1) != 0;
 }
 
-/* Opens a slab. What lies on its lists becomes holes, and so does what was never carved. False: out
-   of memory. Owner; the caller changes the tag (slab_set_tag) and the lists. */
+/* Opens a slab that has free blocks. What lies on its lists becomes holes, and so does what was never carved. False: out
+   of memory, or the slab is in a queue or in others' hands. Owner; the caller changes the tag (slab_set_tag) and the
+   lists. */
 bool mosaic_open(struct slab *s);
 
 /* Cuts at most `max` blocks of class `sc` out of holes and puts them, marked, into an array from behind: the first is

@@ -5,8 +5,8 @@
  * (src/slab/remote.c), emptied_make, emptied_renew (src/slab/emptied.c), relieve
  * (src/front/sleepers.c) and heap_refill, next_slab, take_ready, slab_gained_blocks, is_last_source,
  * heap_drain_inbox, heap_flush (src/front/) for one heap that lives for ever. Its owner
- * thread hands blocks out of its current slab, frees blocks itself, refills, drains its inbox and
- * deletes slabs; the other threads free blocks that they do not own. One more, the looker, takes slabs
+ * thread hands blocks out of its current slab, frees blocks itself, refills, drains its inbox, opens
+ * slabs to other sizes (mosaic_open, src/slab/mosaic.c; with a looker only) and deletes slabs; the other threads free blocks that they do not own. One more, the looker, takes slabs
  * out of the inbox, empties those that all blocks have come home to, and puts them back. What happens
  * when heaps end is in adopt.pml.
  *
@@ -22,7 +22,7 @@
  *
  * Checked, over all interleavings and runs of any length:
  *   - a slab is in the inbox at most once, and the inbox holds no slab that was deleted;
- *   - no slab is emptied while a block is out, or the owner takes its list;
+ *   - no slab is emptied while a block is out, or the owner takes its list, or once it is a mosaic;
  *   - no slab is deleted while a block is out, while it is queued, or while another thread still
  *     has to touch it; a slab that is opened again starts clean;
  *   - a remote list has the length its count says, ends, and holds only blocks on their way home to
@@ -74,6 +74,7 @@ byte used[SLABS + 1];        /* blocks not on the own list */
 byte left_remote[SLABS + 1]; /* blocks seen and left on the remote list */
 bit ready[SLABS + 1];
 byte current; /* 0: none */
+bit mosaic[SLABS + 1];       /* opened to other sizes: it has live blocks that are not modelled; who has it in hand reads it */
 
 bit live[MAX_BLOCKS + 1];   /* ghost: taken from the space layer and not deleted */
 byte in_inbox[SLABS + 1];   /* ghost: how often the slab is in the inbox */
@@ -174,7 +175,7 @@ inline delete(S)
 	:: else -> break
 	od;
 	n = 0;
-	live[S] = 0; used[S] = 0; left_remote[S] = 0; ready[S] = 0;
+	live[S] = 0; used[S] = 0; left_remote[S] = 0; ready[S] = 0; mosaic[S] = 0;
 	current = (current == S -> 0 : current)
 }
 
@@ -182,7 +183,7 @@ inline delete(S)
 inline gained(S)
 {
 	if
-	:: S != current ->
+	:: S != current && !mosaic[S] ->
 		ready[S] = 1;
 		if
 #ifdef BUG_DELETE_QUEUED
@@ -222,6 +223,16 @@ inline drain()
 				od;
 				n = 0
 			}
+		:: mosaic[L] ->
+			d_step { /* heap_collect_mosaic */
+				assert(live[L] && in_inbox[L] == 1 && queued[L] && !emptied[L]);
+				in_inbox[L]--;
+				first = list[L]; k = count[L];
+				list[L] = NONE; count[L] = 0; queued[L] = 0;
+				used[L] = used[L] - k;
+				walk(L, first, k, HOME);
+				first = 0; k = 0
+			}
 #ifndef BUG_UNQUEUE_ACCEPTS
 		:: else ->
 			d_step { /* remote_unqueue */
@@ -254,6 +265,40 @@ inline drain()
 		}
 	:: else -> break
 	od
+}
+
+/* mosaic_open, of a ready slab that has free blocks, as src/front/holes.c sees it. */
+#define is_worth_opening(S) (ready[S] && used[S] - left_remote[S] < PER_SLAB)
+inline open()
+{
+	ready[s] = 0;
+	if
+	:: own(s) == 0 ->
+		d_step { /* as in refill */
+			first = list[s]; k = (first != NONE -> count[s] : 0);
+			list[s] = NONE;
+			count[s] = (first != NONE -> 0 : count[s]);
+			accept(s, first, k)
+		}
+	:: else
+	fi;
+	if
+#ifdef BUG_OPEN_QUEUED
+	:: emptied[s] -> ready[s] = 1
+#else
+	:: queued[s] -> ready[s] = 1
+#endif
+	:: else ->
+		d_step { /* remote_take_list */
+			first = list[s]; k = count[s];
+			list[s] = NONE; count[s] = 0;
+			used[s] = used[s] - k; left_remote[s] = 0;
+			walk(s, first, k, HOME);
+			first = 0; k = 0
+		}
+		mosaic[s] = 1
+	fi;
+	s = 0
 }
 
 inline take_ready()
@@ -328,7 +373,7 @@ inline check(S)
 {
 	if
 	:: live[S] ->
-		assert(own(S) == 0 || S == current || ready[S]);
+		assert(own(S) == 0 || S == current || ready[S] || mosaic[S]);
 #ifndef BUG_SEPARATE_FLAG /* must be found by what it leads to */
 		assert(list[S] == NONE || queued[S] || S == current || ready[S]);
 #endif
@@ -366,6 +411,19 @@ active proctype owner()
 		check_all()
 	   }
 	:: inbox != NONE -> drain(); atomic { check_all() } /* heap_flush, without its end */
+#if defined(LOOKER) && PER_SLAB > 1
+	:: atomic { is_worth_opening(1) -> s = 1 } open(); atomic { check_all() }
+	:: atomic { SLABS > 1 && is_worth_opening(SLABS) -> s = SLABS } open(); atomic { check_all() }
+	:: atomic { !stop && (mosaic[1] && own(1) > 0 || mosaic[SLABS] && own(SLABS) > 0) -> /* malloc from a mosaic */
+		s = (mosaic[1] && own(1) > 0 -> 1 : SLABS);
+		b = (s - 1) * PER_SLAB + 1;
+		do
+		:: where[b] != HOME -> b++
+		:: else -> break
+		od;
+		where[b] = OUT; used[s]++; b = 0; s = 0
+	   }
+#endif
 	od;
 
 	/* Every other has ended: what is not home must be found through the inbox. */
@@ -480,9 +538,9 @@ active proctype looker()
 			}
 			if
 #ifdef BUG_EMPTY_SOME
-			:: first != NONE && own(s) == 0 ->
+			:: first != NONE && own(s) == 0 && !mosaic[s] ->
 #else
-			:: first != NONE && k == PER_SLAB ->
+			:: first != NONE && k == PER_SLAB && !mosaic[s] ->
 #endif
 				if
 #ifdef BUG_EMPTY_UNCHECKED
@@ -492,6 +550,7 @@ active proctype looker()
 				:: d_step {
 					list[s] == first && count[s] == k ->
 #endif
+					assert(!mosaic[s]); /* it has blocks that are out */
 					list[s] = NONE; emptied[s] = 1; count[s] = PER_SLAB;
 					walk(s, first, k, GONE)
 				   }

@@ -50,6 +50,23 @@ static size_t bytes_out(void)
 	return bytes;
 }
 
+/* Who has it may have found that all blocks were home. */
+static void slab_in_others_hands_is_not_opened(void **state)
+{
+	static struct inbox inbox;
+	unsigned capacity = hak_size_classes[SC].capacity;
+
+	slab = fixture_slab(SC, &inbox, capacity);
+	fixture_post(slab, 0, capacity - 1);
+	assert_ptr_equal(inbox_take(&inbox, false), slab);
+	assert_false(mosaic_open(slab));
+	remote_unqueue(slab);
+	assert_true(mosaic_open(slab));
+	assert_int_equal(slab->used, 1);
+	mosaic_put(slab, fixture_block(slab, capacity - 1), 1);
+	slab_delete(slab);
+}
+
 static void open_slab_knows_its_blocks(void **state)
 {
 	unsigned capacity = hak_size_classes[SC].capacity, survivors = (capacity + 9) / 10;
@@ -422,6 +439,7 @@ static void blocks_random_use_apart(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(slab_in_others_hands_is_not_opened),
 		cmocka_unit_test(open_slab_knows_its_blocks),
 		cmocka_unit_test(block_in_a_hole_is_known_to_be_freed),
 		cmocka_unit_test(mark_of_next_block_stays),
