@@ -7,15 +7,26 @@
 #include "front/quarantine.h"
 #include "front/secure.h"
 #include "os/lock.h"
+#include "slab/emptied.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
 #include "space/meta.h"
 
-/* All inboxes, which stay open: to look for a slab in each would take long where they are long. */
+/* QUEUED slabs that will have to be routed point to themselves: a signal handler amid all this may free, and what it puts
+   in an inbox points elsewhere. */
+static bool is_lost(const struct slab *s) {
+	return s->inbox_next == s;
+}
+
+/* All inboxes, which stay open: to look for a slab in each would take long where they are long. On top of each may lie
+   what a handler has put there since QUEUED slabs were marked. */
 static void empty_inboxes(void) {
-	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
-		if (atomic_load_explicit(&h->inbox.top, memory_order_relaxed) != INBOX_CLOSED)
-			inbox_take(&h->inbox, false);
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
+		for (struct slab *s = inbox_take_others(&h->inbox), *next; s != NULL && !is_lost(s); s = next) {
+			next = s->inbox_next;
+			s->inbox_next = s;
+		}
+	}
 }
 
 /* Takes all blocks but those on the remote list for used. */
@@ -32,10 +43,12 @@ static void forget_free_blocks(struct slab *s) {
 	}
 }
 
-/* A slab without an owner that is in no queue, and that the page map does not know or says is somebody's, or whose
+/* Marks what is in a queue, or was on its way. A slab without an owner that is in no queue, and that the page map does not know or says is somebody's, or whose
    numbers do not add up, was being made or deleted by a thread that is gone. */
 static void settle_unfinished(struct slab *s, void *arg) {
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	if (remote_is_queued(word))
+		s->inbox_next = s;
 	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != NULL || word != 0 || list_is_linked(&s->pool_link))
 		return;
 	struct pagemap_entry e = pagemap_find(s->base);
@@ -83,7 +96,7 @@ static void route_lost(struct slab *s, void *arg) {
 			pool_reap(s);
 	} else if (remote_is_published(word)) {
 		pool_repair(s);
-	} else {
+	} else if (is_lost(s)) {
 		remote_route(s);
 	}
 }
