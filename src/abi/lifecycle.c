@@ -201,14 +201,18 @@ HAK_COLD struct lock *lifecycle_lock(void) {
 
 HAK_EVERYDAY HAK_NOINLINE static struct heap *attach(void) {
 	struct tcache *t = &hak_tcache;
-	fork_repair_if_due();
-	if (t->torn_down || t->heap != NULL) /* it stood aside: see put_off_heaps */
-		return t->heap;
+	struct heap *h;
+	do { /* a signal handler may fork as soon as that is done */
+		fork_repair_if_due();
+		h = t->heap; /* it stood aside: see put_off_heaps */
+	} while (h == NULL && fork_repair_is_due());
+	if (t->torn_down || h != NULL)
+		return h;
 	lifecycle_init();
 	/* Hardened, every call is to be out of line. */
 	bool inert = hak_settings.secure != 0 || t->forsaken != NULL;
 	tcache_count_frees(NULL, TAG_MATCHES_NONE); /* till all of the heap is there */
-	struct heap *h = heap_acquire(inert ? NULL : t->bin, false);
+	h = heap_acquire(inert ? NULL : t->bin, false);
 	if (h == NULL)
 		return NULL;
 	if (HAK_UNLIKELY(hak_settings.stats == STATS_OPS))

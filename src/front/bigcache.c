@@ -372,7 +372,7 @@ struct large *bigcache_take(size_t granules, size_t align, bool is_last) {
 	return l;
 }
 
-struct large *bigcache_take_part(size_t granules) {
+HAK_COLD struct large *bigcache_take_part(size_t granules) {
 	lock_acquire(&hak_bigcache.lock);
 	struct large *l = NULL;
 	/* Where there is more in several pieces, they serve others. */
@@ -446,7 +446,7 @@ static struct large *victim(size_t most) {
 }
 
 /* Gives back, one after the other, what must go. */
-static bool evict(size_t most) {
+HAK_COLD static bool evict(size_t most) {
 	bool any = false;
 	struct large *l;
 	for (;; any = true) {
