@@ -106,10 +106,10 @@ static void repair_heaps(void) {
 	heap_leave(mine);
 }
 
-void fork_repair(void) {
+bool fork_repair(void) {
 	/* A signal handler amid this goes on as it is. Only who set it finds its own address. */
 	if (__atomic_load_n(&child.repairs, __ATOMIC_RELAXED) == &hak_tcache)
-		return;
+		return false;
 	lock_acquire(&child.lock);
 	__atomic_store_n(&child.repairs, &hak_tcache, __ATOMIC_RELAXED);
 	/* Once the child has other threads it has left the handler, and the interrupted call has released its locks:
@@ -124,6 +124,7 @@ void fork_repair(void) {
 	__atomic_store_n(&hak_fork_repair_due, false, __ATOMIC_RELEASE);
 	__atomic_store_n(&child.repairs, NULL, __ATOMIC_RELAXED);
 	lock_release(&child.lock);
+	return true;
 }
 
 /* Most children of threads call exec next: the blocks that the threads had in their caches are not touched, so not

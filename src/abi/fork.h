@@ -26,8 +26,9 @@
 void fork_prepare(void);
 void fork_child(void);
 
-/* In a child: sets right what threads, or a call amid which a handler forked, left half done. */
-void fork_repair(void);
+/* In a child: sets right what threads, or a call amid which a handler forked, left half done. False: this is a handler
+   amid that. */
+bool fork_repair(void);
 extern HAK_HIDDEN bool hak_fork_repair_due;
 
 HAK_INLINE bool fork_repair_is_due(void) {

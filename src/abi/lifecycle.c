@@ -202,10 +202,11 @@ HAK_COLD struct lock *lifecycle_lock(void) {
 HAK_EVERYDAY HAK_NOINLINE static struct heap *attach(void) {
 	struct tcache *t = &hak_tcache;
 	struct heap *h;
+	bool repaired;
 	do { /* a signal handler may fork as soon as that is done */
-		fork_repair_if_due();
+		repaired = fork_repair_is_due() && fork_repair();
 		h = t->heap; /* it stood aside: see put_off_heaps */
-	} while (h == NULL && fork_repair_is_due());
+	} while (h == NULL && repaired);
 	if (t->torn_down || h != NULL)
 		return h;
 	lifecycle_init();
