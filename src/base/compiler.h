@@ -48,6 +48,8 @@
 /* What every process runs, in a file of what few run: it comes to lie beside the everyday files
    (src/meson.build). */
 #define HAK_EVERYDAY __attribute__((section(".text.startup")))
+/* Likewise, but in a file that is fast rather than small, for what need not be. */
+#define HAK_EVERYDAY_SMALL __attribute__((cold, section(".text.startup")))
 /* Constants that every process reads: beside that code, not amid the messages. */
 #define HAK_EVERYDAY_CONST __attribute__((section(".text.hot.const")))
 #define HAK_CACHE_LINE 64

@@ -291,8 +291,9 @@ static void *take_from_current(struct heap *h, unsigned sc, bool *zerop) {
 		struct slab *s = hc->current;
 		if (s == NULL)
 			return NULL;
-		if (s->free_count == 0)
-			remote_collect(s, false);
+		unsigned before = s->left_remote; /* counted when they were left */
+		if (s->free_count == 0 && remote_collect(s, false))
+			COUNT_MORE(h->count.drained, s->free_count - before);
 		if (s->free_count != 0)
 			return take_own_list(h, s);
 		if (!slab_has_uncarved(s))

@@ -21,12 +21,11 @@ static bool is_lost(const struct slab *s) {
 /* All inboxes, which stay open: to look for a slab in each would take long where they are long. On top of each may lie
    what a handler has put there since QUEUED slabs were marked. */
 static void empty_inboxes(void) {
-	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
+	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		for (struct slab *s = inbox_take_others(&h->inbox), *next; s != NULL && !is_lost(s); s = next) {
 			next = s->inbox_next;
 			s->inbox_next = s;
 		}
-	}
 }
 
 /* Takes all blocks but those on the remote list for used. */
@@ -43,8 +42,8 @@ static void forget_free_blocks(struct slab *s) {
 	}
 }
 
-/* Marks what is in a queue, or was on its way. A slab without an owner that is in no queue, and that the page map does not know or says is somebody's, or whose
-   numbers do not add up, was being made or deleted by a thread that is gone. */
+/* Marks what is in a queue, or was on its way. A slab without an owner that is in no queue, and that the page map does
+   not know or says is somebody's, or whose numbers do not add up, was being made or deleted by a thread that is gone. */
 static void settle_unfinished(struct slab *s, void *arg) {
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
 	if (remote_is_queued(word))

@@ -39,7 +39,7 @@ HAK_EVERYDAY void heap_add_slab(struct heap *h, struct slab *s) {
 	h->slabs++;
 }
 
-HAK_EVERYDAY __attribute__((cold)) void heap_unlink_slab(struct heap *h, struct slab *s) {
+HAK_EVERYDAY_SMALL void heap_unlink_slab(struct heap *h, struct slab *s) {
 	struct heap_class *hc = heap_class_of(h, s);
 	if (spares_are_there(&h->spares))
 		spares_forget(&h->spares, s);
@@ -134,7 +134,7 @@ static bool is_worth_recalling(void) {
 		hak_settings.secure == 0;
 }
 
-HAK_EVERYDAY __attribute__((cold)) void heap_recall(struct heap *h) {
+HAK_EVERYDAY_SMALL void heap_recall(struct heap *h) {
 	if (h->slabs >= RECALL_SLABS || h->recalls == RECALLS_MOST || purge_pending() || !is_worth_recalling())
 		return;
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {

@@ -161,7 +161,7 @@ static size_t bytes_for(const struct policy *p, unsigned band) {
 	return hak_settings.policy == POLICY_AUTO ? MAX_GROWN / 4 * 3 : 0;
 }
 
-HAK_EVERYDAY __attribute__((cold)) unsigned policy_growth(struct policy *p, unsigned sc, unsigned capacity) {
+HAK_EVERYDAY_SMALL unsigned policy_growth(struct policy *p, unsigned sc, unsigned capacity) {
 	unsigned band = policy_band(sc);
 	/* Relaxed: a count. */
 	size_t mine = ALL_GROWN / max_size(__atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED), 1);

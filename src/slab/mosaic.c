@@ -158,12 +158,12 @@ static void mark_used(const struct slab *s, struct mosaic *m) {
 	}
 }
 
-/* cold: small rather than fast, though every process opens one. */
-HAK_EVERYDAY __attribute__((cold)) bool mosaic_open(struct slab *s) {
-	/* Then, with a block on the own list, nobody finds all on the other. Who has the slab in hand, as QUEUED says, may
-	   have found that before, and would find the same word again when cells of those blocks are freed. */
+HAK_EVERYDAY_SMALL bool mosaic_open(struct slab *s) {
 	if (s->free_count == 0)
 		remote_collect(s, false);
+	/* With a block on the own list, nobody finds all on the other. Who has the slab in hand, as QUEUED says, may have
+	   found that before, and would find the same word again when cells of those blocks are freed. Relaxed: who sets QUEUED
+	   from here on finds less than all. */
 	if (remote_is_queued(atomic_load_explicit(&s->remote, memory_order_relaxed)))
 		return false;
 	struct mosaic *m = new_mosaic();

@@ -6,9 +6,9 @@
  * (src/front/sleepers.c) and heap_refill, next_slab, take_ready, slab_gained_blocks, is_last_source,
  * heap_drain_inbox, heap_flush (src/front/) for one heap that lives for ever. Its owner
  * thread hands blocks out of its current slab, frees blocks itself, refills, drains its inbox, opens
- * slabs to other sizes (mosaic_open, src/slab/mosaic.c; with a looker only) and deletes slabs; the other threads free blocks that they do not own. One more, the looker, takes slabs
- * out of the inbox, empties those that all blocks have come home to, and puts them back. What happens
- * when heaps end is in adopt.pml.
+ * slabs to other sizes (mosaic_open, src/slab/mosaic.c; with a looker only) and deletes slabs; the other
+ * threads free blocks that they do not own. One more, the looker, takes slabs out of the inbox, empties
+ * those that all blocks have come home to, and puts them back. What happens when heaps end is in adopt.pml.
  *
  * The state is what the C code holds: the word `remote` of a slab (list head, count, QUEUED), the
  * link inside each block, the inbox word and the link inbox_next of each slab, current and ready.
@@ -74,7 +74,8 @@ byte used[SLABS + 1];        /* blocks not on the own list */
 byte left_remote[SLABS + 1]; /* blocks seen and left on the remote list */
 bit ready[SLABS + 1];
 byte current; /* 0: none */
-bit mosaic[SLABS + 1];       /* opened to other sizes: it has live blocks that are not modelled; who has it in hand reads it */
+/* Opened to other sizes: it has live blocks that are not modelled. Who has it in hand reads this. */
+bit mosaic[SLABS + 1];
 
 bit live[MAX_BLOCKS + 1];   /* ghost: taken from the space layer and not deleted */
 byte in_inbox[SLABS + 1];   /* ghost: how often the slab is in the inbox */

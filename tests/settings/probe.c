@@ -220,8 +220,8 @@ static void *give_back_fast_then(void *pairs)
 	return NULL;
 }
 
-/* Likewise when a thread has freed it as fast as it can, and then sleeps; or, if `pairs`, has a heap, and goes on with blocks
-   of another size. */
+/* Likewise when a thread has freed it as fast as it can, and then sleeps; or, if `pairs`, has a heap, and goes on with
+   blocks of another size. */
 static long freed_fast(long pairs)
 {
 	long value = resident_kib();

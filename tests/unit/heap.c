@@ -319,6 +319,7 @@ static void refill_from_current_while_queued(void **state)
 	assert_true(inbox_is_empty(&heap->inbox));
 	take(0, 5);
 	assert_int_equal(heap->count.refill_fresh - before.refill_fresh, 1);
+	assert_int_equal(heap->count.drained - before.drained, 15); /* each once, in the inbox or not */
 	push_home(0, PER_SLAB);
 }
 

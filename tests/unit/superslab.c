@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/settings.h"
 #include "base/bits.h"
+#include "base/settings.h"
 #include "common.h"
 #include "os/os.h"
 #include "space/pagemap.h"
