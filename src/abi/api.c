@@ -87,11 +87,11 @@ API void hak_free(void *ptr) {
 }
 
 API void hak_free_size(void *ptr, size_t size) {
-	entry_release_sized(ptr, size, 0, KIND_MALLOC);
+	entry_free_sized(ptr, size, 0, KIND_MALLOC);
 }
 
 API void hak_free_aligned_size(void *ptr, size_t alignment, size_t size) {
-	entry_release_sized(ptr, size, alignment, KIND_MALLOC);
+	entry_free_sized(ptr, size, alignment, KIND_MALLOC);
 }
 
 API size_t hak_usable_size(const void *ptr) {

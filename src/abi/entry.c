@@ -74,7 +74,7 @@ void *entry_alloc(size_t size, size_t align, bool zero) {
 }
 
 void *entry_alloc_as(size_t size, size_t align, unsigned kind) {
-	void *p = entry_alloc(size, align, false);
+	void *p = align > ALLOC_ALIGN ? entry_aligned(align, size) : entry_alloc(size, align, false);
 	if ((secure_is_on() || hak_settings.guard_rate != 0) && p != NULL)
 		secure_set_kind(p, (enum block_kind)kind);
 	return p;
@@ -163,9 +163,15 @@ HAK_NOINLINE static void release_as(void *ptr, uintptr_t code, unsigned kind, co
 }
 
 void entry_free_as(void *ptr, unsigned kind) {
-	release_as(ptr, tcache_code(ptr), kind, __builtin_return_address(0));
+	uintptr_t code = tcache_code(ptr);
+	if (!tcache_free(ptr, code))
+		release_as(ptr, code, kind, __builtin_return_address(0));
 }
+
 void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
+	uintptr_t code = tcache_code(ptr);
+	if (tcache_free(ptr, code))
+		return;
 	const void *caller = __builtin_return_address(0);
 	if (secure_is_on() && ptr != NULL) {
 		if (hak_tcache.heap != NULL)
@@ -173,8 +179,9 @@ void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 		if (!secure_check_sized(ptr, size, align, (enum block_kind)kind))
 			return;
 	}
-	release_as(ptr, tcache_code(ptr), kind, caller);
+	release_as(ptr, code, kind, caller);
 }
+
 void entry_free(void *ptr, uintptr_t code) {
 	release_as(ptr, code, KIND_MALLOC, __builtin_return_address(0));
 }

@@ -22,7 +22,8 @@ HAK_INLINE bool is_alignment(size_t a) {
 HAK_NOINLINE void *entry_alloc(size_t size, size_t align, bool zero);
 HAK_NOINLINE void entry_free(void *ptr, uintptr_t code); /* tcache_code, where tcache_free refused */
 
-/* Likewise for calls that go with one another: `kind` is an enum block_kind. `align` 0: not said. */
+/* Likewise for calls that go with one another: `kind` is an enum block_kind. `align` 0: not said. With the fast path of
+   free; that of malloc for greater alignments only. */
 HAK_NOINLINE void *entry_alloc_as(size_t size, size_t align, unsigned kind);
 HAK_NOINLINE void entry_free_as(void *ptr, unsigned kind);
 HAK_NOINLINE void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind);

@@ -42,12 +42,12 @@ ABI HAK_EVERYDAY void *realloc(void *ptr, size_t size) {
 
 void free_sized(void *ptr, size_t size);
 ABI void free_sized(void *ptr, size_t size) {
-	entry_release_sized(ptr, size, 0, KIND_MALLOC);
+	entry_free_sized(ptr, size, 0, KIND_MALLOC);
 }
 
 void free_aligned_sized(void *ptr, size_t alignment, size_t size);
 ABI void free_aligned_sized(void *ptr, size_t alignment, size_t size) {
-	entry_release_sized(ptr, size, alignment, KIND_MALLOC);
+	entry_free_sized(ptr, size, alignment, KIND_MALLOC);
 }
 
 void cfree(void *ptr);

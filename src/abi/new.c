@@ -231,7 +231,7 @@ OPERATOR(void, op_delete_array_sized, "_ZdaPv" SZ, (void *p, size_t size), {
 	else
 		entry_release_sized(p, size, 0, KIND_NEW_ARRAY);
 })
-/* The next two, and those of aligned blocks, are called if a constructor throws: without a fast path. */
+/* The next two are called if a constructor throws: out of line, as those of aligned blocks, which are few. */
 OPERATOR(void, op_delete_nothrow, "_ZdlPvRKSt9nothrow_t", (void *p, const void *tag), {
 	if (IS_REPLACED(DELETE))
 		seen_op_delete()(p);
@@ -302,7 +302,7 @@ HAK_COLD static void note_another(unsigned bit, void *seen) {
 	} while (0)
 
 /* Here, since later the loader's lock may be held by a thread that waits for the one that asks. */
-HAK_EVERYDAY __attribute__((constructor(102))) static void note_replaced(void) {
+HAK_EVERYDAY_SMALL __attribute__((constructor(102))) static void note_replaced(void) {
 	NOTE(NEW, op_new);
 	NOTE(NEW_ARRAY, op_new_array);
 	NOTE(DELETE, op_delete);

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include <hakmem.h>
+
 namespace {
 
 void any_form_any_size_aligned_and_writable(void **)
@@ -46,6 +48,32 @@ void any_form_live_blocks_disjoint(void **)
 			forms[f].release[i % 3](blocks[i], i * 13);
 		}
 	}
+}
+
+/* What a bin has room for stays there, by whatever form it comes. First of all: once many blocks have been freed,
+   every free is out of line for a while. (A quarantine hands on what has left it, many at once.) */
+void any_form_small_block_no_bin_runs_over(void **)
+{
+	enum { SIZE = 100, LIVE = 300, PAIRS = 100 };
+	const char *secure = std::getenv("HAKMEM_SECURE");
+	if (!on_hakmem() || (secure != nullptr && std::atoi(secure) > 1))
+		skip();
+	auto get = reinterpret_cast<decltype(&hak_stats_get)>(find_function("hak_stats_get"));
+	hak_stats before, after;
+	void *live[LIVE]; /* more than the first blocks of a process, which are in no bin */
+
+	for (void *&block : live)
+		block = forms[0].allocate(SIZE);
+	for (std::size_t f = 0; f < forms_count; f++)
+		for (auto release : forms[f].release) {
+			assert_int_equal(get(&before, sizeof before), 0);
+			for (unsigned i = 0; i < PAIRS; i++)
+				release(forms[f].allocate(SIZE), SIZE);
+			assert_int_equal(get(&after, sizeof after), 0);
+			assert_int_equal(after.full_bins, before.full_bins);
+		}
+	for (void *block : live)
+		forms[0].release[0](block, SIZE);
 }
 
 void any_form_zero_size_distinct_blocks(void **)
@@ -196,6 +224,7 @@ void operator_whose_address_is_taken_is_the_same(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
+		cmocka_unit_test(any_form_small_block_no_bin_runs_over),
 		cmocka_unit_test(operator_whose_address_is_taken_is_the_same),
 		cmocka_unit_test(any_form_any_size_aligned_and_writable),
 		cmocka_unit_test(any_form_live_blocks_disjoint),
