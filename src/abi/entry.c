@@ -136,18 +136,22 @@ HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 }
 
 /* Kept apart, so that the ways of small blocks do without most of its frame. */
-HAK_NOINLINE static bool release_large(struct heap *h, struct large *l, void *ptr) {
-	return h != NULL && reuse_free(h, l, ptr);
+HAK_NOINLINE static void release_large(void *ptr, unsigned kind, const void *caller) {
+	struct heap *h = hak_tcache.heap;
+	if (h != NULL && !h->busy && !sample_has_blocks()) {
+		struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
+		if (HAK_LIKELY(e.tag == TAG_LARGE && reuse_free(h, e.desc, ptr)))
+			return;
+	}
+	release(ptr, kind, caller);
 }
 
-/* The ways on which nobody wants to see the block. False: nothing has been done. */
+/* The ways on which nobody wants to see a small block. False: nothing has been done. */
 static bool release_unseen(void *ptr, const void *caller) {
 	struct heap *h = hak_tcache.heap;
 	if (HAK_UNLIKELY(sample_has_blocks() || (h != NULL ? h->busy : fork_repair_is_due())))
 		return false;
 	struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);
-	if (e.tag == TAG_LARGE)
-		return release_large(h, e.desc, ptr);
 	return h != NULL ? free_short(h, e, ptr, caller) : free_without_heap(e, ptr);
 }
 
@@ -158,7 +162,9 @@ HAK_NOINLINE static void release_slowly(void *ptr, unsigned kind, const void *ca
 
 /* What the fast path refused. What release_slowly does is kept apart, so that these two ways need no frame. */
 HAK_NOINLINE static void release_as(void *ptr, uintptr_t code, unsigned kind, const void *caller) {
-	if (!tcache_free_counted(ptr, code) && !tcache_free_in_mosaic(ptr, code))
+	if ((code & TAG_CODE_MASK) == TAG_LARGE)
+		release_large(ptr, kind, caller);
+	else if (!tcache_free_counted(ptr, code) && !tcache_free_in_mosaic(ptr, code))
 		release_slowly(ptr, kind, caller);
 }
 

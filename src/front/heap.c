@@ -85,7 +85,7 @@ static void own_new(struct heap *h, struct slab *s) {
 		secure_prepare_slab(s);
 }
 
-struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
+HAK_EVERYDAY_SMALL struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	struct slab *slab[SPAN_BATCH], *s = spares_are_there(&h->spares) ? spares_take(h, sc) : NULL;
 	if (s != NULL) {
 		own_new(h, s);

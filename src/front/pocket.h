@@ -158,6 +158,18 @@ HAK_INLINE void pocket_push(struct pocket *p, enum pocket_sort sort, struct larg
 	pocket_mark(l);
 }
 
+HAK_INLINE bool pocket_keep_as(struct pocket *p, enum pocket_sort sort, struct large *l) {
+	if (!pocket_has_room(p, sort, l))
+		return false;
+	pocket_push(p, sort, l);
+	return true;
+}
+
+/* A freed block that it holds, if there is room. Each sort has its own way, for speed. */
+HAK_INLINE bool pocket_keep(struct pocket *p, struct large *l) {
+	return pocket_sort_of(l) == POCKET_PIECES ? pocket_keep_as(p, POCKET_PIECES, l) : pocket_keep_as(p, POCKET_SPANS, l);
+}
+
 /* Sends a freed block, of a sort and length that pockets keep, to that of the heap that made it. False: that takes none,
    or has enough. Any thread. */
 bool pocket_send_home(struct large *l);

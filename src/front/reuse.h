@@ -34,7 +34,7 @@ HAK_INLINE void *reuse_alloc(struct heap *h, size_t size) {
 	size_t usable = align_up(size, os_facts.page_size);
 	heap_enter(h);
 	struct large *l = usable < LARGE_BIG_MIN ? pocket_take(&h->pocket, POCKET_PIECES, large_granules(usable)) :
-		pocket_fetch(&h->pocket, POCKET_SPANS, large_span_granules(usable));
+		pocket_take(&h->pocket, POCKET_SPANS, large_span_granules(usable));
 	if (l != NULL)
 		large_start(l, size, usable);
 	heap_leave(h);
@@ -49,9 +49,7 @@ HAK_INLINE bool reuse_free(struct heap *h, struct large *l, void *ptr) {
 		return false;
 	heap_enter(h);
 	bool won = large_win(l);
-	if (HAK_LIKELY(won && l->span.ss != NULL && pocket_has_room(&h->pocket, POCKET_PIECES, l))) {
-		pocket_push(&h->pocket, POCKET_PIECES, l);
-	} else if (won) {
+	if (won && !pocket_keep(&h->pocket, l)) {
 		pocket_put(&h->pocket, l);
 		watch_look(h); /* what that pushes out may begin a burst */
 	}
