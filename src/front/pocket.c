@@ -12,7 +12,7 @@ enum {
 	PART_LIVE = 32,  /* and of all granules in use, that the pieces in all pockets may have; */
 	LEAST = 8,       /* granules they may in any case, */
 	LEAST_CONTENDED = 2 * PURGE_FLOOR / GRANULE, /* or where threads wait for each other's spans */
-	PART_BIG = 8,    /* likewise of the big blocks' for the spans in all pockets, */
+	PART_BIG = 4,    /* likewise of the big blocks' for the spans in all pockets: all that BigCache may have, */
 	LEAST_SPANS = POCKET_SPAN_LAST, /* and in any case */
 	OUT_MOST = 2,    /* blocks given back to get below that, in one call: none has much to do */
 };
@@ -21,6 +21,27 @@ HAK_EVERYDAY_CONST static const size_t MOST[POCKET_SORTS] = { /* granules of a s
 	[POCKET_SPANS] = 16 * HAK_MIB / GRANULE,
 };
 
+/* BigCache, which keeps less for it, is told of the spans; not on the short ways: the processors would hand the count
+   to and fro. */
+HAK_EVERYDAY static void tell(struct pocket *p) {
+	uint32_t kept = p->shelf[POCKET_SPANS].granules;
+	if (kept != p->counted)
+		count_shared(&hak_space.pocketed, (size_t)kept - p->counted);
+	p->counted = kept;
+}
+
+/* A freed block is on its way to a pocket; no longer. */
+static void mark_sent(struct large *l) {
+	if (pocket_sort_of(l) == POCKET_SPANS)
+		count_shared(&hak_space.pocketed, l->span.granules);
+	large_set_keeper(l, KEPT_POCKET);
+}
+static void unmark_sent(struct large *l) {
+	if (pocket_sort_of(l) == POCKET_SPANS)
+		count_shared(&hak_space.pocketed, -l->span.granules);
+	large_set_keeper(l, KEPT_NOT);
+}
+
 /* Takes the oldest of a length out. */
 HAK_NOINLINE static struct large *pop_oldest(struct pocket *p, enum pocket_sort sort, size_t length) {
 	struct large **block = pocket_row(p, sort, length), *oldest = block[0];
@@ -28,7 +49,9 @@ HAK_NOINLINE static struct large *pop_oldest(struct pocket *p, enum pocket_sort 
 	for (unsigned i = 1; i < count; i++)
 		block[i - 1] = block[i];
 	block[count - 1] = oldest;
-	return pocket_pop(p, sort, length);
+	pocket_pop(p, sort, length);
+	tell(p);
+	return oldest;
 }
 
 /* Gives it back: a span to BigCache, */
@@ -95,6 +118,7 @@ static size_t allowance(enum pocket_sort sort) {
 }
 
 HAK_NOINLINE HAK_EVERYDAY static void review(struct pocket *p, enum pocket_sort sort) {
+	tell(p);
 	p->shelf[sort].most = (uint32_t)allowance(sort);
 }
 
@@ -116,10 +140,10 @@ static bool make_room(struct pocket *p, const struct large *l) {
 bool pocket_send_home(struct large *l) {
 	if (l->home == NULL)
 		return false;
-	pocket_mark(l); /* once sent it is the other's */
+	mark_sent(l); /* once sent it is the other's */
 	if (arrivals_send(&l->home->arrivals[pocket_sort_of(l)], l))
 		return true;
-	pocket_unmark(l);
+	unmark_sent(l);
 	return false;
 }
 
@@ -131,10 +155,12 @@ void pocket_put(struct pocket *p, struct large *l) {
 	bool has_room = pocket_has_room(p, sort, l);
 	if (!has_room && l->home != p && pocket_send_home(l))
 		return;
-	if (has_room || make_room(p, l))
+	if (has_room || make_room(p, l)) {
 		pocket_push(p, sort, l);
-	else
+		tell(p);
+	} else {
 		give_back(l);
+	}
 }
 
 /* Takes in what came home, as far as there is room. The rest, as a list. */
@@ -145,13 +171,14 @@ HAK_NOINLINE static struct large *take_in(struct pocket *p, enum pocket_sort sor
 		next = l->next;
 		if (pocket_has_room(p, sort, l)) {
 			arrivals_settle(a, l);
-			pocket_unmark(l);
+			unmark_sent(l);
 			pocket_push(p, sort, l);
 		} else {
 			l->next = rest;
 			rest = l;
 		}
 	}
+	tell(p);
 	return rest;
 }
 
@@ -160,7 +187,7 @@ HAK_COLD static void refuse(struct arrivals *a, struct large *list) {
 	for (struct large *l = list, *next; l != NULL; l = next) {
 		next = l->next;
 		arrivals_settle(a, l);
-		pocket_unmark(l);
+		unmark_sent(l);
 		give_back(l);
 	}
 }
@@ -288,6 +315,7 @@ HAK_COLD const char *pocket_check(const struct pocket *p) {
 /* Who took them is gone before it had settled all. Not more: a handler's fork may have stopped this thread before it
    counted what it had sent. */
 HAK_COLD void pocket_recount(struct pocket *p) {
+	p->counted = p->shelf[POCKET_SPANS].granules;
 	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++) {
 		size_t arrived = 0;
 		add_arrivals(p, sort, &arrived);
@@ -298,7 +326,7 @@ HAK_COLD void pocket_recount(struct pocket *p) {
 }
 
 HAK_COLD size_t pocket_spans(const struct pocket *p) {
-	size_t granules = p->shelf[POCKET_SPANS].granules;
+	size_t granules = p->counted;
 	add_arrivals(p, POCKET_SPANS, &granules);
 	return granules;
 }

@@ -44,6 +44,7 @@ static_assert(POCKET_LENGTHS == sizeof(uint64_t), "a byte each");
 /* All zero: empty. */
 struct pocket {
 	struct shelf shelf[POCKET_SORTS];
+	uint32_t counted; /* granules of the spans that BigCache knows of (hak_space.pocketed) */
 	struct arrivals arrivals[POCKET_SORTS] HAK_CACHE_ALIGNED; /* from other threads */
 	struct large *piece[POCKET_LENGTHS][POCKET_DEPTH] HAK_CACHE_ALIGNED; /* of each length the oldest first */
 	struct large *span[POCKET_LENGTHS][POCKET_SPAN_DEPTH];
@@ -89,24 +90,12 @@ HAK_INLINE unsigned pocket_count(const struct pocket *p, enum pocket_sort sort, 
 	return (uint8_t)(p->shelf[sort].counts >> 8 * length);
 }
 
-/* A freed block is kept by a pocket, or on its way to one; and no longer. */
-HAK_INLINE void pocket_mark(struct large *l) {
-	if (pocket_sort_of(l) == POCKET_SPANS)
-		count_shared(&hak_space.pocketed, l->span.granules);
-	large_set_keeper(l, KEPT_POCKET);
-}
-HAK_INLINE void pocket_unmark(struct large *l) {
-	if (pocket_sort_of(l) == POCKET_SPANS)
-		count_shared(&hak_space.pocketed, -l->span.granules);
-	large_set_keeper(l, KEPT_NOT);
-}
-
 /* The newest block of a length that there is: it is in the processor's caches. */
 HAK_INLINE struct large *pocket_pop(struct pocket *p, enum pocket_sort sort, size_t length) {
 	p->shelf[sort].counts -= (uint64_t)1 << 8 * length;
 	struct large *l = pocket_row(p, sort, length)[pocket_count(p, sort, length)];
 	p->shelf[sort].granules -= (uint32_t)l->span.granules;
-	pocket_unmark(l);
+	large_set_keeper(l, KEPT_NOT);
 	return l;
 }
 
@@ -155,7 +144,7 @@ HAK_INLINE void pocket_push(struct pocket *p, enum pocket_sort sort, struct larg
 	p->shelf[sort].granules += (uint32_t)l->span.granules;
 	if (l->freed_ms != 0)
 		l->freed_ms = 0; /* pocket_tick sets it: the clock costs more than all this */
-	pocket_mark(l);
+	large_set_keeper(l, KEPT_POCKET);
 }
 
 HAK_INLINE bool pocket_keep_as(struct pocket *p, enum pocket_sort sort, struct large *l) {
@@ -208,7 +197,7 @@ void pocket_shut(struct pocket *p);
 /* In a fork child: as many arrivals as there are. */
 void pocket_recount(struct pocket *p);
 
-/* Granules of the spans that it keeps, or that are on their way to it. Nothing else may run. */
+/* Granules of the spans that it keeps, as far as BigCache knows, or that are on their way to it. Nothing else may run. */
 size_t pocket_spans(const struct pocket *p);
 
 /* NULL, or what is wrong with its books. Likewise. */

@@ -12,7 +12,7 @@
 #include "slab/size_class.h"
 #include "space/purge.h"
 
-enum { PIECES = 96, LEAST = 8, PART_LARGE = 8, PART_LIVE = 32, SPANS = 40, PART_BIG = 8 };
+enum { PIECES = 96, LEAST = 8, PART_LARGE = 8, PART_LIVE = 32, SPANS = 40, PART_BIG = 4 };
 
 static struct pocket pocket;
 static struct shelf *const pieces = &pocket.shelf[POCKET_PIECES], *const spans = &pocket.shelf[POCKET_SPANS];
@@ -376,6 +376,34 @@ static void spans_are_bounded_by_what_lives(void **state)
 	assert_int_equal(space_big(), spans->granules);
 	assert_int_equal(hak_space.pocketed, spans->granules);
 	assert_true(hak_space.kept > 0);
+}
+
+/* The short ways do not say what they keep and take, but before BigCache is asked for anything it knows. */
+static void spans_of_the_short_ways_are_told_later(void **state)
+{
+	struct large *l[2], *longer;
+	bool zero;
+
+	for (unsigned i = 0; i < 2; i++)
+		l[i] = take_span(16);
+	put(l[0]);
+	assert_true(large_win(l[1]));
+	assert_true(pocket_keep(&pocket, l[1]));
+	assert_int_equal(spans->granules, 2 * 16);
+	assert_int_equal(hak_space.pocketed, 16);
+	assert_null(pocket_check(&pocket));
+	assert_null(pocket_fetch(&pocket, POCKET_SPANS, 32));
+	assert_int_equal(hak_space.pocketed, 2 * 16);
+	for (unsigned i = 0; i < 2; i++) {
+		l[i] = take_kept(16);
+		large_start(l[i], l[i]->size, l[i]->usable);
+	}
+	assert_int_equal(hak_space.pocketed, 2 * 16);
+	longer = large_alloc(&pocket, 32 * GRANULE, 16, &zero);
+	assert_int_equal(hak_space.pocketed, 0);
+	large_free(NULL, longer);
+	for (unsigned i = 0; i < 2; i++)
+		large_free(NULL, l[i]);
 }
 
 /* What is in the pocket comes off what BigCache may keep. */
@@ -757,6 +785,7 @@ int main(void)
 		cmocka_unit_test_setup(sorts_are_kept_apart, start),
 		cmocka_unit_test_setup(longer_spans_are_bigcaches, start),
 		cmocka_unit_test_setup(spans_are_bounded_by_what_lives, start),
+		cmocka_unit_test_setup(spans_of_the_short_ways_are_told_later, start),
 		cmocka_unit_test_setup(spans_and_bigcache_share, start),
 		cmocka_unit_test_setup(threads_share_spans, start),
 		cmocka_unit_test_setup(stale_spans_go, start),
