@@ -49,9 +49,10 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	} else {
 		heap_tick(h); /* it may be all that this thread does */
 	}
-	/* With hardening it was zeroed when it was freed, but the program may have written to it since. */
+	/* With hardening it was zeroed when it was freed, but the program may have written to it since. Not the canary: whoever
+	   frees a neighbour may look at it. */
 	if (p != NULL && zero && !is_zero)
-		memset(p, 0, hak_size_classes[sc].size);
+		memset(p, 0, hak_size_classes[sc].size - secure_room());
 	return p;
 }
 

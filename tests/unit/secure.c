@@ -93,6 +93,35 @@ static void block_any_size_has_that_and_is_zero(void **state)
 		}
 }
 
+static uintptr_t not_cleared; /* nobody may while the test runs; 0: anything may be */
+
+void *__real_memset(void *at, int byte, size_t length);
+void *__wrap_memset(void *at, int byte, size_t length);
+void *__wrap_memset(void *at, int byte, size_t length)
+{
+	uintptr_t addr = (uintptr_t)at;
+
+	assert_false(not_cleared != 0 && not_cleared >= addr && not_cleared < addr + length);
+	return __real_memset(at, byte, length);
+}
+
+/* Another thread, which frees a neighbour, may look at it at any moment. */
+static void block_made_zero_keeps_its_canary_whole(void **state)
+{
+	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
+		size_t size = hak_size_classes[sc].size - CANARY_BYTES;
+		unsigned char *p = take(size), *again;
+		__real_memset(p, 0x5a, size);
+		block_put(heap, fixture_slab_of((uintptr_t)p), (uintptr_t)p);
+		not_cleared = (uintptr_t)p + size;
+		again = alloc_block(heap, size, ALLOC_ALIGN, true);
+		not_cleared = 0;
+		assert_ptr_equal(again, p);
+		assert_true(bytes_are(p, size, 0));
+		assert_true(give(p, size));
+	}
+}
+
 static void bytes_behind_block_written_reported(void **state)
 {
 	static const size_t sizes[] = {1, 7, 8, 20, 24, 100, 1000, 5000, 32760, 32761, 70001, 600001};
@@ -404,6 +433,7 @@ int main(void)
 		AT(1, block_any_size_has_that_and_is_zero),
 		AT(2, block_any_size_has_that_and_is_zero),
 		AT(3, block_any_size_has_that_and_is_zero),
+		AT(2, block_made_zero_keeps_its_canary_whole),
 		AT(2, bytes_behind_block_written_reported),
 		AT(2, word_of_zeros_behind_block_reported),
 		AT(2, byte_anywhere_behind_block_written_seen),
