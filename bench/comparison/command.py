@@ -11,6 +11,7 @@ from . import allocators, catalogue, claims, files, machine, markdown, matrix, n
     pictures, text
 from .errors import Failed, Refused, end_at_once, uninterrupted
 from .measure import measure, only_one
+from .outcome import SPOILT, UNLIKE
 from .summary import Summary
 
 BENCH = os.path.join(allocators.ROOT, "bench")
@@ -20,7 +21,8 @@ EPILOG = """\
 allocators: libc, hakmem, mimalloc, jemalloc, tcmalloc, or the path of a library; with settings as
 hakmem:HAKMEM_PURGE_DELAY=0. Without --allocators: libc, hakmem and the peers that are installed.
 Without --build, build-bench/ is built first. Results go to BUILD/compare unless --out says
-otherwise: compare.csv, compare.json, ratios.svg and .png, memory.svg and .png.
+otherwise: compare.csv, compare.json, ratios.svg and .png, memory.svg and .png. (hakmem-bench builds
+nothing, and its results go to ./hakmem-bench.)
 Exit status: 0 done, 1 a run failed or its allocator did not serve, 2 bad arguments, 128 and a signal's
 number: ended by that.
 """
@@ -93,9 +95,11 @@ def choose_rows(options):
 
 def check_others(words):
     """Complains of allocators before anything is built; HAKMEM's own is not there yet."""
-    others = [item for item in (words or "").split(",")
-              if item and item.partition(":")[0] != "hakmem"]
-    if others:
+    items = [item for item in (words or "").split(",") if item]
+    others = [item for item in items if item.partition(":")[0] != "hakmem"]
+    for item in items:
+        allocators.settings_of(item)
+    if others or (words is not None and not items):
         allocators.parse_list(",".join(others), build="")
 
 
@@ -146,7 +150,7 @@ def check_together(options):
                             or options.allocators):
         raise Refused("--results is of the whole catalogue and all peers: "
                       "no --matrix, --rows, --out, --allocators or workloads with it")
-    if "" in (options.source, options.out, options.build, options.rows):
+    if "" in (options.source, options.out, options.build, options.rows, options.allocators):
         raise Refused("an option has an empty value")
     if options.source and (options.matrix or options.workload or options.rows or options.runs
                            or options.allocators or options.build):
@@ -155,8 +159,10 @@ def check_together(options):
 
 def check_results():
     """Half an hour of measuring must not end without its pictures."""
-    if not pictures.can_draw():
-        raise Refused(f"--results: {pictures.MISSING}")
+    try:
+        pictures.prepare()
+    except pictures.NoPictures as problem:
+        raise Refused(f"--results: {problem}") from None
     if os.path.exists(machine.SETTINGS_FILE):
         raise Refused(f"--results is of the default settings: {machine.SETTINGS_FILE} may say others")
 
@@ -178,27 +184,37 @@ def make_folders(options, build):
     return folders
 
 
+def draw(options, summary):
+    """The pictures; without them all else is written none the less."""
+    try:
+        return pictures.draw(summary)
+    except pictures.NoPictures as problem:
+        if options.results:
+            raise Failed(problem) from None
+        print(f"compare: {problem}", file=sys.stderr)
+        return {}
+
+
 def write_results(options, folders, summary, verdicts, warnings):
     """All files at the end, each whole; where they are, in words.
 
-    What was measured comes first: from that all else can be made again.
+    What was measured comes first: from that all else can be made again. The rest is of it, or is not there.
     """
     folder, pages = folders
-    files.write(os.path.join(folder, "compare.json"), files.as_json(summary, verdicts, warnings))
-    drawn = pictures.draw(summary)
-    if drawn is None:
-        print(f"compare: {pictures.MISSING}", file=sys.stderr)
-        drawn = {}
-    data = {"compare.csv": files.as_csv(summary)}
-    for name, content in {**data, **drawn}.items():
-        files.write(os.path.join(pages, name), content)
-    for name in pictures.FILES - drawn.keys():  # of another measurement
-        files.remove(os.path.join(pages, name))
-    if options.results:
-        files.write(os.path.join(BENCH, "RESULTS.md"),
-                    markdown.page(summary, verdicts, warnings, drawn))
-        return f"{os.path.join(BENCH, 'RESULTS.md')} and {pages}"
-    return folder
+    files.write({os.path.join(folder, "compare.json"): files.as_json(summary, verdicts, warnings)})
+    old = {os.path.join(folder, name) for name in pictures.FILES | {"compare.csv"}}
+    try:
+        drawn = draw(options, summary)
+        contents = {os.path.join(pages, name): content
+                    for name, content in {"compare.csv": files.as_csv(summary), **drawn}.items()}
+        if options.results:
+            contents[os.path.join(BENCH, "RESULTS.md")] = markdown.page(summary, verdicts, warnings, drawn)
+        files.write(contents)
+        old = {os.path.join(pages, name) for name in pictures.FILES} - contents.keys()
+    finally:
+        for path in old:  # of another measurement
+            files.remove(path)
+    return f"{os.path.join(BENCH, 'RESULTS.md')} and {pages}" if options.results else folder
 
 
 def compare(arguments):
@@ -230,10 +246,13 @@ def compare(arguments):
         outcome.missing = missing
     if options.results:
         check_complete(outcome)
-    summary = Summary(outcome)
-    verdicts = claims.judge(summary)
-    warnings = machine.warnings(outcome.machine) + noise.warnings(outcome.noise, summary.noisy_cells())
-    lines = text.everything(summary, verdicts, warnings)
+    try:
+        summary = Summary(outcome)
+        verdicts = claims.judge(summary)
+        warnings = machine.warnings(outcome.machine) + noise.warnings(outcome.noise, summary.noisy_cells())
+        lines = text.everything(summary, verdicts, warnings)
+    except SPOILT if options.source else ():
+        raise Refused(UNLIKE) from None
     with uninterrupted():
         folder = write_results(options, folders, summary, verdicts, warnings)
     end_at_once()

@@ -60,6 +60,8 @@ def _machine_of(path):
 def exports(path, name):
     """Whether the shared library exports a definition of name; NotALibrary if it is none for us."""
     with open(path, "rb") as file:
+        _Reader(file.read(64))  # what is no library may be endless
+        file.seek(0)
         reader = _Reader(file.read())
     try:
         kind, machine, sections, size, number = reader.header()

@@ -16,7 +16,7 @@ class Ended(BaseException):
     """A signal asks for the end. Not an Exception: nobody takes it for a fault of a run."""
 
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def _end(number, _frame):
@@ -50,6 +50,7 @@ def reported(name, command, arguments):
     """Runs a command; the status to exit with. Who reads no further ends it."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     _handle(_end)
+    sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has all characters
     try:
         command(arguments)
         return 0

@@ -7,25 +7,30 @@ import os
 import tempfile
 
 from . import outcome as outcomes
-from .errors import Refused
+from .errors import Failed, Refused
 
 STATISTICS = ("n", "mean", "median", "stddev", "cv", "half_width", "outliers", "low", "high")
 
 
-def write(path, data):
-    """Writes text or bytes beside path and renames it: path is never half-written."""
-    data = data.encode() if isinstance(data, str) else data
-    folder = os.path.dirname(os.path.abspath(path))
-    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".compare-")
+def write(contents):
+    """Writes texts or bytes beside the paths they are for and renames them: no path is half-written, and where one
+    cannot be written none is."""
+    temporaries = {}
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+        for path, data in contents.items():
+            descriptor, temporaries[path] = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(path)),
+                                                             prefix=".compare-")
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data.encode() if isinstance(data, str) else data)
+            os.chmod(temporaries[path], 0o644)
+        for path in contents:
+            os.replace(temporaries[path], path)
+            del temporaries[path]
+    except OSError as problem:
+        raise Failed(f"{path}: {problem.strerror}") from None
+    finally:
+        for temporary in temporaries.values():
+            remove(temporary)
 
 
 def remove(path):

@@ -1,4 +1,4 @@
-"""What the measurements were made on: processor, memory, kernel, system, compiler."""
+"""What the measurements were made on: processor, memory, kernel, system."""
 import os
 import platform
 import re

@@ -8,6 +8,8 @@ FEW_WORKING_SETS = (64, 256), (16, 64, 256), (4, 16, 64, 256, 1024)
 THREADS = (1, 4), (1, 2, 4, 8), (1, 2, 4, 8, 16, 32)
 SIZES = (((16, 1024),), ((16, 64), (16, 1024), (16, 8192)),
          ((8, 16), (16, 64), (16, 128), (16, 1024), (1024, 4096), (16, 8192), (16, 32768)))
+BIG_SIZES = (((512, 2047),), ((512, 1023), (512, 2047), (1024, 4095)),
+             ((64, 511), (512, 1023), (512, 2047), (1024, 4095), (4096, 16383)))  # KiB
 OPERATIONS = 1_000_000, 10_000_000, 20_000_000
 
 
@@ -32,10 +34,11 @@ def _mid_large_mt(at):
 
 
 def _vm_mixed(at):
-    for live in FEW_WORKING_SETS[at]:
-        yield Row(f"vm_mixed {live} live", "bench_vm_mixed",
-                  (str(OPERATIONS[at] // 50), str(live), "1"), group="matrix",
-                  extra=("hakmem:HAKMEM_BIGCACHE_L25=0",))
+    for low, high in BIG_SIZES[at]:
+        for live in FEW_WORKING_SETS[at]:
+            yield Row(f"vm_mixed {low}-{high} KiB, {live} live", "bench_vm_mixed",
+                      (str(OPERATIONS[at] // 50), str(live), "1", f"--min={low << 10}", f"--max={high << 10}"),
+                      group="matrix", extra=("hakmem:HAKMEM_BIGCACHE_L25=0",))
 
 
 def _larson(at):

@@ -6,10 +6,12 @@ up (file cache, clock frequency) and is not kept; being first, it also finds wha
 before time is spent. While a run lasts this process sleeps.
 """
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,8 @@ from .errors import Failed, Refused
 from .outcome import Outcome
 
 EXIT_ARGUMENTS, EXIT_SERVED, EXIT_SKIPPED = 2, 3, 77
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
 
 
 def rotated(items, turn):
@@ -35,16 +39,30 @@ def plan(rows, allocators, runs):
                 yield round_, row, rotated(row.allocators(allocators), round_ + index + again)
 
 
+def _open_lock(path):
+    """Anybody may have put something else there: it is not followed, waited for or changed."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    umask = os.umask(0o022)  # others must be able to open it
+    try:
+        lock = os.open(path, flags | os.O_CREAT, 0o644)
+    except PermissionError:  # another user's, in a folder where only owners may create anew
+        lock = os.open(path, flags)
+    finally:
+        os.umask(umask)
+    if not stat.S_ISREG(os.fstat(lock).st_mode):
+        os.close(lock)
+        raise Refused(f"{path}: is not a lock file")
+    return lock
+
+
 @contextlib.contextmanager
 def only_one():
     """Waits until no other comparison runs on this machine."""
     path = os.path.join(tempfile.gettempdir(), "hakmem-compare.lock")
     try:
-        lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        with contextlib.suppress(PermissionError):
-            os.fchmod(lock, 0o644)  # whatever the umask
-    except PermissionError:  # another user's, in a folder where only owners may create anew
-        lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        lock = _open_lock(path)
+    except OSError as problem:
+        raise Refused(f"{path}: {problem.strerror}") from None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,19 +110,24 @@ class Runner:
         command = [self.program(row), *row.arguments, "--json", f"--expect={allocator.expected}"]
         if turn:
             command.append(f"--turn={turn.fileno()}")
-        wide = None if row.threads == 1 else lambda: os.sched_setaffinity(0, self.cpus)
+
+        def prepare():
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it must not outlive this process, however that ends
+            if row.threads > 1:
+                os.sched_setaffinity(0, self.cpus)
+
         try:
             # A session of its own, so that a run that hangs is ended with all it has started.
             return subprocess.Popen(command, env=allocator.environment(), stdin=subprocess.DEVNULL,
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                    errors="replace", preexec_fn=wide, start_new_session=True,
+                                    errors="replace", preexec_fn=prepare, start_new_session=True,
                                     pass_fds=[turn.fileno()] if turn else [])
         except OSError as problem:
             raise Failed(f"{command[0]}: {problem.strerror}") from None
 
     def _finish(self, row, allocator, process):
         try:
-            output, complaint = process.communicate(timeout=self.timeout)
+            output, complaint = _until(process, self.timeout)
         except subprocess.TimeoutExpired:
             raise Failed(f"{row.name} with {allocator.label}: no end after {self.timeout} s") \
                 from None
@@ -138,6 +161,14 @@ class Runner:
                     processes.append(self._start(row, allocator, turn))
                 yield from ((allocator, *self._finish(row, allocator, process))
                             for allocator, process in zip(group, processes))
+
+
+def _until(process, timeout):
+    """What it printed."""
+    try:
+        return process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return process.communicate(timeout=1)  # this process may have been stopped, and that one come to its end
 
 
 def end(process):

@@ -11,6 +11,8 @@ from .catalogue import LEVELS, Row
 from .errors import Refused
 
 FORMAT = 1
+UNLIKE = "these are not results of a comparison"
+SPOILT = ArithmeticError, AttributeError, LookupError, TypeError, ValueError  # what such numbers and words lead to
 NUMBERS = ("time_ns", "cpu_seconds", "seconds", "operations", "peak_rss_kib", "end_rss_kib")
 
 
@@ -48,6 +50,12 @@ class Outcome:
     def check(self):
         """Raises what from_json refuses, where something is missing that all else takes for granted."""
         numbers = [self.noise["load"] + self.noise["spread"] + self.noise["steal"]]
+        words = [*self.machine.items(), *self.skipped.items(), self.missing,
+                 *((one.label, one.kind, one.path, one.version) for one in self.allocators),
+                 *((row.name, row.workload, row.group, *row.arguments) for row in self.rows)]
+        "".join("".join(some) for some in words).encode()
+        if min(row.times for row in self.rows) < 1:
+            raise ValueError
         for row in self.rows:
             missing = [one for one in row.allocators(self.allocators)
                        if not one.extra and not self.of(row, one)]
@@ -84,5 +92,5 @@ def from_json(data):
                 outcome.samples[row["name"], label] = samples
         outcome.check()
         return outcome
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError):
-        raise Refused("these are not results of a comparison") from None
+    except SPOILT:
+        raise Refused(UNLIKE) from None

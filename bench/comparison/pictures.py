@@ -5,6 +5,7 @@ memory: peak memory against time, a point per row and a big one per allocator fo
 
 Drawn with matplotlib, which may be missing, and takes its time to load: only draw asks for it.
 """
+import contextlib
 import importlib
 import io
 
@@ -18,6 +19,10 @@ PNG_DPI = 75
 BAR_INCHES, PANEL_INCHES, TOP_INCHES, WIDTH_INCHES = 0.11, 0.55, 0.5, 9
 WIDEST = 2  # times libc's time; what is slower is cut off
 TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+
+
+class NoPictures(Exception):
+    """Says why."""
 
 
 def _styles(outcome):
@@ -148,23 +153,33 @@ def _bytes(figure, kind):
     return out.getvalue()
 
 
-def can_draw():
+@contextlib.contextmanager
+def _explained():
     try:
-        _load("").use("agg")
+        yield
     except ImportError:
-        return False
-    return True
+        raise NoPictures(MISSING) from None
+    except Exception as problem:  # pylint: disable=broad-except # of a library that is not ours
+        words = (str(problem).splitlines() or [""])[0]
+        raise NoPictures(f"no pictures: {type(problem).__name__}: {words}") from None
+
+
+def prepare():
+    """Loads matplotlib, or raises NoPictures."""
+    with _explained():
+        _load("").rcdefaults()  # whatever the user has set for pictures of his own
+        _load("").use("agg")
 
 
 def draw(summary):
-    """{file name: bytes} of all pictures there is something to show in; None without matplotlib."""
-    if not can_draw():
-        return None
+    """{file name: bytes} of all pictures there is something to show in. Raises NoPictures."""
+    prepare()
     files = {}
-    for name, picture in ("ratios", ratios), ("memory", memory):
-        figure = picture(summary)
-        if figure is not None:
-            for kind in "svg", "png":
-                files[f"{name}.{kind}"] = _bytes(figure, kind)
-            _load("pyplot").close(figure)
+    with _explained():
+        for name, picture in ("ratios", ratios), ("memory", memory):
+            figure = picture(summary)
+            if figure is not None:
+                for kind in "svg", "png":
+                    files[f"{name}.{kind}"] = _bytes(figure, kind)
+                _load("pyplot").close(figure)
     return files

@@ -90,8 +90,10 @@ def claims_lines(verdicts):
         lines.append(f"  {verdict.word}: {verdict.text} {verdict.bound}"
                      + (f"; measured {verdict.number}" if verdict.number else "")
                      + (f" ({verdict.detail})" if verdict.detail and verdict.number else ""))
-    held = sum(verdict.holds is True for verdict in verdicts)
-    return lines + ["", f"{held} of {len(verdicts)} claims hold", ""]
+    measured = [verdict for verdict in verdicts if verdict.holds is not None]
+    held = sum(verdict.holds for verdict in measured)
+    left = f"; {len(verdicts) - len(measured)} not measured" if len(measured) < len(verdicts) else ""
+    return lines + ["", f"{held} of {len(measured)} claims hold{left}", ""]
 
 
 def allocator_lines(outcome):
