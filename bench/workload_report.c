@@ -14,10 +14,12 @@ static double divide(double a, double b) {
 	return b > 0 ? a / b : 0;
 }
 
+/* What the workload got done while it was waited for, all its threads together. */
 static double per_second(const struct measures *m) {
-	return divide((double)m->operations, m->cpu);
+	return divide((double)m->operations, m->wall);
 }
 
+/* What an operation takes of a CPU, however many threads shared the work. */
 static double ns_each(const struct measures *m) {
 	return divide(m->cpu * 1e9, (double)m->operations);
 }
@@ -44,7 +46,7 @@ void report_text(const struct measures *m, const struct proof *proof) {
 	printf("\n%s\n", workload_self->summary);
 	printf("  operations    %" PRIu64 " (%s)\n", m->operations, state(m->operations));
 	printf("  wall time     %.3f s\n  CPU time      %.3f s\n", m->wall, m->cpu);
-	printf("  speed         %.0f operations/s of CPU time, %.2f ns each\n", per_second(m),
+	printf("  speed         %.0f operations/s of wall time, %.2f ns of CPU time each\n", per_second(m),
 		ns_each(m));
 	printf("  memory        peak %zu KiB, at the end %zu KiB\n", m->peak >> 10, m->end >> 10);
 	for (unsigned i = 0; i < m->figure_count; i++)
