@@ -89,6 +89,13 @@ static void figure(const char *program, const char *what, enum variant variant, 
 	workload_figure(name, value, unit);
 }
 
+/* Nothing if tracing is not allowed. */
+static void measure_calls(const char *program, const char *const *argv, enum variant variant) {
+	size_t calls = program_count_calls(argv, environment[variant]);
+	if (calls > 0)
+		figure(program, "calls", variant, (double)calls, "calls");
+}
+
 /* ---- A short process ---- */
 
 /* Per run of `true`. */
@@ -132,9 +139,7 @@ static void measure_true(const char *const *argv) {
 		qsort(runs[v].cpu, count, sizeof(double), compare_doubles);
 		figure("true", "cpu", v, runs[v].cpu[count / 2] * 1e6, "us");
 		figure("true", "faults", v, (double)runs[v].faults / (double)count, "faults");
-		size_t calls = program_count_calls(argv, environment[v]);
-		if (calls > 0)
-			figure("true", "calls", v, (double)calls, "calls");
+		measure_calls("true", argv, v);
 	}
 	double plain = runs[PLAIN].cpu[count / 2];
 	if (plain > 0)
@@ -162,9 +167,12 @@ static void measure_idle(const char *name, const char *const *argv, enum variant
 	waitpid(pid, NULL, 0);
 }
 
-static void measure_both_idle(const char *name, const char *const *argv) {
-	for (int v = 0; v < VARIANTS; v++)
+/* Calls are counted until a program ends: those of `brief`, the same program without the wait. */
+static void measure_both_idle(const char *name, const char *const *argv, const char *const *brief) {
+	for (int v = 0; v < VARIANTS; v++) {
 		measure_idle(name, argv, v);
+		measure_calls(name, brief, v);
+	}
 }
 
 static bool find_python(char path[PATH_MAX]) {
@@ -189,13 +197,15 @@ int main(int argc, char **argv) {
 		workload_exit(77, "`true` or `sleep` is not installed");
 	const char *const run_true[] = {true_path, NULL};
 	const char *const run_sleep[] = {sleep_path, "60", NULL};
+	const char *const end_sleep[] = {sleep_path, "0", NULL};
 	const char *const run_python[] = {python_path, "-c", "import time; time.sleep(60)", NULL};
+	const char *const end_python[] = {python_path, "-c", "pass", NULL};
 	program_prove(run_true);
 	measure_true(run_true);
-	measure_both_idle("sleep", run_sleep);
+	measure_both_idle("sleep", run_sleep, end_sleep);
 	if (find_python(python_path)) {
-		program_prove((const char *const[]){python_path, "-c", "pass", NULL});
-		measure_both_idle("python3", run_python);
+		program_prove(end_python);
+		measure_both_idle("python3", run_python, end_python);
 	} else {
 		fputs("bench_process_cost: python3 is not installed; left out\n", stderr);
 	}
