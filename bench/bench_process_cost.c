@@ -11,7 +11,6 @@
  */
 #include <errno.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,12 +72,19 @@ static bool is_preloaded_for_all(void) {
 	return any;
 }
 
+/* By vfork, which copies no page tables: fork's copies and their faults would count as the program's. The child has
+   this process's memory until it runs the program, so `error` comes back, and it must not end by workload_fail. */
 static pid_t spawn(const char *const *argv, enum variant variant) {
-	pid_t pid;
-	int error = posix_spawn(&pid, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv,
-		environment[variant]);
-	if (error != 0)
-		workload_fail("cannot run %s: %s", argv[0], strerror(error));
+	volatile int error = 0;
+	pid_t parent = getpid(), pid = vfork();
+	if (pid == 0) {
+		program_end_with(parent);
+		execve(argv[0], (char *const *)(uintptr_t)argv, environment[variant]);
+		error = errno;
+		_exit(127);
+	}
+	if (pid < 0 || error != 0)
+		workload_fail("cannot run %s: %s", argv[0], strerror(pid < 0 ? errno : error));
 	return pid;
 }
 

@@ -82,11 +82,15 @@ static void redirect(const char *path, int flags, int fd) {
 		workload_fail("cannot open %s: %s", path, strerror(errno));
 }
 
-/* In the new process. */
-static _Noreturn void become(const struct program *program, pid_t parent) {
+void program_end_with(pid_t parent) {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(127); /* it died before the line above */
+}
+
+/* In the new process. */
+static _Noreturn void become(const struct program *program, pid_t parent) {
+	program_end_with(parent);
 	redirect(program->input, O_RDONLY, STDIN_FILENO);
 	redirect(program->output, O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
 	if (program->folder != NULL && chdir(program->folder) != 0)

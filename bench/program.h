@@ -47,6 +47,10 @@ const char *program_libc(void);
    program must not count, nor lead it to the user's own files. */
 void program_forget(const char *prefix);
 
+/* In a new process, before it runs a program: it is killed when `parent` ends, which started it; ends it now if that
+   has ended already. Leaves memory alone, so it may be called after vfork. */
+void program_end_with(pid_t parent);
+
 /* Starts a program. It is killed if the workload ends before it. */
 pid_t program_start(const struct program *program);
 
