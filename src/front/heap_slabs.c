@@ -330,7 +330,7 @@ HAK_EVERYDAY void heap_drain_inbox(struct heap *h) {
 		}
 		/* The list stays where it is, for when the slab's turn comes: if this thread sleeps till then, and the others
 		   free the rest, all are on one list, and others can tell (front/sleepers.h). */
-		unsigned before = s->left_remote;
+		uint64_t before = s->left_remote; /* as wide as the count: a slab that is renewed has none any more */
 		if (HAK_UNLIKELY(remote_is_emptied(s)))
 			sleepers_renew(h, s);
 		else

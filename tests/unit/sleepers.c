@@ -237,6 +237,8 @@ static void owner_that_is_awake_finds_what_others_freed(void **state)
 
 static void owner_that_came_by_amid_it_has_no_part_of_it(void **state)
 {
+	uint64_t drained = owner->count.drained;
+
 	fill(FEW);
 	free_every_other(other, 0);
 	heap_drain_inbox(owner);
@@ -244,6 +246,7 @@ static void owner_that_came_by_amid_it_has_no_part_of_it(void **state)
 	sleepers_relieve_all();
 	assert_true(given_back() > 20);
 	use_again(FEW);
+	assert_true(owner->count.drained - drained <= FEW);
 }
 
 /* None of them has much. */
