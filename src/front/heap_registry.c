@@ -133,11 +133,14 @@ HAK_EVERYDAY static bool harden(struct heap *h) {
 	return h->own_bins != NULL && (!secure_has_canaries() || h->quarantine != NULL);
 }
 
-/* Seeds differ between heaps and processes. */
+/* Seeds differ between heaps and processes. A thread goes on where the heap's last one ended: short ones would all have
+   the same sequence, and none its guarded block. */
 HAK_EVERYDAY static void seed(struct heap *h) {
-	h->random = ((uintptr_t)h ^ os_facts.random[0]) * 0x9e3779b97f4a7c15 | 1;
-	if (hak_settings.guard_rate != 0)
-		h->until_guard = (int64_t)(secure_random(h) % (2 * (uint64_t)hak_settings.guard_rate));
+	if (h->random == 0) {
+		h->random = ((uintptr_t)h ^ os_facts.random[0]) * 0x9e3779b97f4a7c15 | 1;
+		if (hak_settings.guard_rate != 0)
+			h->until_guard = (int64_t)(secure_random(h) % (2 * (uint64_t)hak_settings.guard_rate));
+	}
 	if (hak_settings.verbose || secure_has_canaries())
 		h->thread = os_thread_id();
 }

@@ -141,6 +141,24 @@ static void next_sample_is_due_after_rate_in_the_mean(void **state)
 }
 
 /* Else small ones would have few turns beside large ones. */
+/* Each takes up the heap of the one before, and makes but one block. */
+static void short_threads_come_to_their_turn(void **state)
+{
+	unsigned due = 0;
+
+	for (int i = 0; i < 100 * RATE; i++) {
+		struct heap *mine = heap_acquire(NULL, false);
+		assert_non_null(mine);
+		guard_count(mine, 1);
+		if (guard_is_due(mine)) {
+			due++;
+			mine->until_guard = RATE;
+		}
+		heap_retire(mine);
+	}
+	assert_in_range(due, 99, 101);
+}
+
 static void block_that_fits_no_slot_takes_no_turn(void **state)
 {
 	void *p;
@@ -427,6 +445,7 @@ int main(void)
 		cmocka_unit_test(block_that_fits_no_slot_refused),
 		cmocka_unit_test(block_lies_at_either_end_of_its_pages),
 		cmocka_unit_test(next_sample_is_due_after_rate_in_the_mean),
+		cmocka_unit_test(short_threads_come_to_their_turn),
 		cmocka_unit_test(block_that_fits_no_slot_takes_no_turn),
 		cmocka_unit_test(block_counts_once),
 		cmocka_unit_test(block_freed_is_gone_though_memory_is_locked),
