@@ -52,6 +52,16 @@ static void mapped_refused_by_system_not_counted(void **state)
 	assert_int_equal(os_counters.mapped_most, most);
 }
 
+static void refused_to_be_unmapped_counted(void **state)
+{
+	char *p = os_map(NULL, GRANULE);
+
+	assert_non_null(p);
+	assert_false(os_unmap(p + 1, GRANULE));
+	assert_int_equal(os_mapped() - before, GRANULE);
+	assert_true(os_unmap(p, GRANULE));
+}
+
 static void limit_passed_refused(void **state)
 {
 	char *p;
@@ -228,6 +238,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(mapped_any_call_counted),
 		TEST(mapped_refused_by_system_not_counted),
+		TEST(refused_to_be_unmapped_counted),
 		TEST(limit_passed_refused),
 		TEST(limit_passed_by_what_moves),
 		TEST(system_limit_not_passed_by_what_moves),
