@@ -22,10 +22,9 @@
 #include "space/purge.h"
 #include "space/superslab.h"
 
-HAK_AT_START bool hak_fork_repair_due; /* under the lock */
+HAK_AT_START bool hak_fork_repair_due; /* set by the thread that forks, cleared by who repairs */
 static struct {
-	struct lock lock;
-	struct tcache *repairs;  /* who holds it; NULL: nobody */
+	struct tcache *repairs;  /* who is at it; NULL: nobody. No lock: between taking it and saying so a handler would wait */
 	bool call_was_cut;       /* locks may have to be reset, */
 	bool heaps_are_due;      /* and heaps repaired; the forking thread's stands aside till then: */
 	struct tcache *of;
@@ -107,11 +106,13 @@ static void repair_heaps(void) {
 }
 
 bool fork_repair(void) {
-	/* A signal handler amid this goes on as it is. Only who set it finds its own address. */
-	if (__atomic_load_n(&child.repairs, __ATOMIC_RELAXED) == &hak_tcache)
-		return false;
-	lock_acquire(&child.lock);
-	__atomic_store_n(&child.repairs, &hak_tcache, __ATOMIC_RELAXED);
+	/* A signal handler amid this goes on as it is. Others wait, for a moment and once. Acquire: they see what was done. */
+	for (struct tcache *at = NULL; !__atomic_compare_exchange_n(&child.repairs, &at, &hak_tcache, false,
+			__ATOMIC_ACQUIRE, __ATOMIC_RELAXED); at = NULL) {
+		if (at == &hak_tcache)
+			return false;
+		os_pause();
+	}
 	/* Once the child has other threads it has left the handler, and the interrupted call has released its locks:
 	   those that are held now are the threads'. */
 	if (child.call_was_cut && is_alone(0))
@@ -122,8 +123,7 @@ bool fork_repair(void) {
 	child.heaps_are_due = false;
 	/* Release: who does not wait finds all of it done. */
 	__atomic_store_n(&hak_fork_repair_due, false, __ATOMIC_RELEASE);
-	__atomic_store_n(&child.repairs, NULL, __ATOMIC_RELAXED);
-	lock_release(&child.lock);
+	__atomic_store_n(&child.repairs, NULL, __ATOMIC_RELEASE);
 	return true;
 }
 
@@ -178,7 +178,6 @@ void fork_child(void) {
 		repair_shared(true);
 		if (child.repairs != &hak_tcache) { /* else it goes on, if the handler that called fork returns */
 			child.repairs = NULL;
-			lock_reset(&child.lock);
 			put_off_heaps();
 		}
 	} else if (interrupted || purge_is_going_on()) {
