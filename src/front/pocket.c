@@ -253,6 +253,7 @@ HAK_COLD static void tick(struct pocket *p, enum pocket_sort sort, size_t length
 }
 
 HAK_COLD void pocket_tick(struct pocket *p) {
+	tell(p); /* also that the short ways have left nothing */
 	if (pocket_expects_none(p) || hak_settings.purge_delay_ms < 0)
 		return;
 	uint64_t now = os_now_ms();
@@ -268,6 +269,7 @@ void pocket_release(struct pocket *p) {
 	pocket_relieve(p, false);
 	empty(p, POCKET_PIECES);
 	empty(p, POCKET_SPANS);
+	tell(p);
 }
 
 HAK_COLD void pocket_shut(struct pocket *p) {

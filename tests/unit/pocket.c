@@ -406,6 +406,24 @@ static void spans_of_the_short_ways_are_told_later(void **state)
 		large_free(NULL, l[i]);
 }
 
+/* Else BigCache would keep less for nothing, for as long as the heap has no thread, or its thread no large block. */
+static void pocket_emptied_by_the_short_ways_is_told_of(void **state)
+{
+	void (*const come_by[])(struct pocket *) = {pocket_tick, pocket_release};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct large *l = take_span(16);
+		put(l);
+		l = take_kept(16);
+		large_start(l, l->size, l->usable);
+		assert_int_equal(hak_space.pocketed, 16);
+		come_by[i](&pocket);
+		assert_int_equal(hak_space.pocketed, 0);
+		l->home = NULL; /* it goes to BigCache */
+		large_free(NULL, l);
+	}
+}
+
 /* What is in the pocket comes off what BigCache may keep. */
 static void spans_and_bigcache_share(void **state)
 {
@@ -786,6 +804,7 @@ int main(void)
 		cmocka_unit_test_setup(longer_spans_are_bigcaches, start),
 		cmocka_unit_test_setup(spans_are_bounded_by_what_lives, start),
 		cmocka_unit_test_setup(spans_of_the_short_ways_are_told_later, start),
+		cmocka_unit_test_setup(pocket_emptied_by_the_short_ways_is_told_of, start),
 		cmocka_unit_test_setup(spans_and_bigcache_share, start),
 		cmocka_unit_test_setup(threads_share_spans, start),
 		cmocka_unit_test_setup(stale_spans_go, start),
