@@ -140,7 +140,6 @@ static void next_sample_is_due_after_rate_in_the_mean(void **state)
 	heap->locked = false;
 }
 
-/* Else small ones would have few turns beside large ones. */
 /* Each takes up the heap of the one before, and makes but one block. */
 static void short_threads_come_to_their_turn(void **state)
 {
@@ -159,6 +158,7 @@ static void short_threads_come_to_their_turn(void **state)
 	assert_in_range(due, 99, 101);
 }
 
+/* Else small ones would have few turns beside large ones. */
 static void block_that_fits_no_slot_takes_no_turn(void **state)
 {
 	void *p;
