@@ -310,13 +310,10 @@ void *os_map_aligned(size_t size, size_t align) {
 	return map_charged(size, align, size, PROT_READ | PROT_WRITE);
 }
 
-/* What is on its way back does not count: that takes a while, and nobody else can give it back. */
 HAK_EVERYDAY bool os_unmap(void *addr, size_t size) {
-	uncharge(size);
-	if (!unmap(addr, size)) {
-		uncharge(-size);
+	if (!unmap(addr, size))
 		return false;
-	}
+	uncharge(size);
 	note_hole((uintptr_t)addr, (uintptr_t)addr + size);
 	return true;
 }
