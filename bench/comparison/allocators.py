@@ -116,8 +116,16 @@ def parse_settings(text, words):
     return settings
 
 
+def check_names(text, settings):
+    """Of HAKMEM's settings; a name without its beginning would say nothing to anybody."""
+    for name in settings:
+        if not name.startswith("HAKMEM_"):
+            raise Refused(f"{text}: '{name}' names no setting; theirs begin with HAKMEM_")
+
+
 def check_settings(text, allocator):
     """HAKMEM passes over in silence what it does not understand, unless it is asked to speak."""
+    check_names(text, allocator.settings)
     environment = {**allocator.environment(), "HAKMEM_VERBOSE": "1"}
     try:
         said = subprocess.run(["true"], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
@@ -129,21 +137,11 @@ def check_settings(text, allocator):
             raise Refused(f"{text}: {line.partition('ignored: ')[2]}")
 
 
-def check_names(text, settings):
-    """Of HAKMEM's settings; a name without its beginning would say nothing to anybody."""
-    for name in settings:
-        if not name.startswith("HAKMEM_"):
-            raise Refused(f"{text}: '{name}' names no setting; theirs begin with HAKMEM_")
-
-
 def settings_of(text):
     """The name and the settings of an allocator that is asked for by text."""
     name, colon, rest = text.partition(":")
     words = re.split(r":(?=[A-Za-z_]\w*=)", rest)  # a value may hold colons, as jemalloc's do
-    settings = parse_settings(text, words if colon else [])
-    if name == "hakmem":
-        check_names(text, settings)
-    return name, settings
+    return name, parse_settings(text, words if colon else [])
 
 
 def parse(text, build):
@@ -168,7 +166,6 @@ def parse(text, build):
     allocator = Allocator(":".join([label] + [f"{n}={v}" for n, v in settings.items()]), kind, path,
                           settings, version_of(kind, path, build))
     if kind == "hakmem" and settings:
-        check_names(text, settings)
         check_settings(text, allocator)
     return allocator
 

@@ -96,9 +96,13 @@ def choose_rows(options):
 def check_others(words):
     """Complains of allocators before anything is built; HAKMEM's own is not there yet."""
     items = [item for item in (words or "").split(",") if item]
-    others = [item for item in items if item.partition(":")[0] != "hakmem"]
+    others = []
     for item in items:
-        allocators.settings_of(item)
+        name, settings = allocators.settings_of(item)
+        if name == "hakmem":
+            allocators.check_names(item, settings)
+        else:
+            others.append(item)
     if others or (words is not None and not items):
         allocators.parse_list(",".join(others), build="")
 

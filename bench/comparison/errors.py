@@ -1,5 +1,6 @@
 """How a comparison ends before its time: with one line, and a status of its own."""
 import contextlib
+import importlib
 import signal
 import sys
 
@@ -46,13 +47,14 @@ def uninterrupted():
             signal.signal(number, handler)
 
 
-def reported(name, command, arguments):
-    """Runs a command; the status to exit with. Who reads no further ends it."""
+def reported(name, module, arguments):
+    """Runs the command of a module that is called `name`; the status to exit with. Who reads no further ends it."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     _handle(_end)
     sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has all characters
     try:
-        command(arguments)
+        # Here, since it takes its time, and a signal may come.
+        getattr(importlib.import_module(f".{module}", __package__), name)(arguments)
         return 0
     except Refused as problem:
         print(f"{name}: {problem}", file=sys.stderr)
