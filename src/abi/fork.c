@@ -24,7 +24,8 @@
 
 HAK_AT_START bool hak_fork_repair_due; /* set by the thread that forks, cleared by who repairs */
 static struct {
-	struct tcache *repairs;  /* who is at it; NULL: nobody. No lock: between taking it and saying so a handler would wait */
+	/* Who is at it; NULL: nobody. No lock: a handler between taking it and saying so would wait for its own thread. */
+	struct tcache *repairs;
 	bool call_was_cut;       /* locks may have to be reset, */
 	bool heaps_are_due;      /* and heaps repaired; the forking thread's stands aside till then: */
 	struct tcache *of;

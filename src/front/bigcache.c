@@ -276,7 +276,7 @@ static void review_regret(void) {
 	hak_bigcache.most = space_big() + hak_space.kept;
 }
 
-HAK_EVERYDAY_SMALL static void look_at_clock(void) {
+static void look_at_clock(void) {
 	hak_bigcache.events = 0;
 	hak_bigcache.now_ms = os_now_ms();
 	if (hak_bigcache.regret > 0 && hak_bigcache.now_ms - hak_bigcache.regret_ms > PURGE_REGRET_MS)
