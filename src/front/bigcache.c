@@ -539,7 +539,7 @@ static const char *check_one(const struct large *l) {
 	    (hak_bigcache.nonempty[b / 64] >> b % 64 & 1) == 0)
 		return "BigCache has a span in no bin";
 	if (kept_at(end_of(l) - GRANULE) != l)
-		return "BigCache and the page map disagree about a span";
+		return "BigCache and the page map disagree";
 	return NULL;
 }
 

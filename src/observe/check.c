@@ -73,7 +73,7 @@ static void check_mosaic(struct checker *c, const struct slab *s, const struct m
 	}
 	for (size_t i = 0; i < sizeof m->used / sizeof *m->used; i++)
 		used_units += (unsigned)__builtin_popcountll(m->used[i]);
-	expect(c, blocks == s->used, "a mosaic has not as many blocks as it says", (void *)s->base);
+	expect(c, blocks == s->used, "a mosaic's blocks are miscounted", (void *)s->base);
 	expect(c, m->sealed ? units <= used_units : units == used_units, "a mosaic's blocks and holes overlap",
 	       (void *)s->base);
 	expect(c, holes_are_known(m), "a mosaic has a longer hole than it knows", (void *)s->base);
@@ -106,7 +106,7 @@ static void check_owner(struct checker *c, const struct slab *s) {
 	uint32_t tag = pagemap_find(s->base).tag & ~TAG_CODE_MASK;
 	const void *at = (void *)s->base;
 	expect(c, remote_is_published(word) == list_is_linked(&s->pool_link),
-	       "a slab is in the pool and does not know it, or the other way round", at);
+	       "a slab and the pool disagree", at);
 	expect(c, !remote_is_published(word) || owner == NULL, "a slab in the pool has an owner", at);
 	if (owner == NULL) {
 		expect(c, tag == 0, "a slab without owner is tagged as somebody's", at);
@@ -151,7 +151,7 @@ static void check_ready(struct checker *c, const struct heap *h, unsigned sc) {
 	for (struct list_node *n = h->classes[sc].ready.first; n != NULL; n = n->next) {
 		const struct slab *s = slab_of_ready_node(n);
 		expect(c, s->in_use && s->sc == sc && atomic_load_explicit(&s->owner, memory_order_relaxed) == &h->inbox,
-		       "a ready list holds what is no slab of its class and heap", (void *)s->base);
+		       "a ready list holds others' slabs", (void *)s->base);
 		expect(c, s != h->classes[sc].current, "a slab is ready and current", (void *)s->base);
 	}
 }
@@ -181,7 +181,7 @@ static void check_heaps(struct checker *c) {
 		pocketed += pocket_spans(&h->pocket);
 	}
 	expect(c, pocketed == hak_space.pocketed, "the sum over pockets is wrong", NULL);
-	expect(c, slabs == c->slabs, "the heaps' lists do not hold the slabs that have an owner", NULL);
+	expect(c, slabs == c->slabs, "an owner's slab is in no list", NULL);
 }
 
 /* ---- large blocks ---- */

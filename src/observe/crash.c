@@ -93,7 +93,7 @@ static bool describe_gone(struct line *l, uintptr_t addr) {
 
 static void describe_none(struct line *l, uintptr_t addr) {
 	if (meta_has(addr))
-		line_str(l, "is in the allocator's own description of its memory");
+		line_str(l, "is in our description of memory");
 	else if (addr < os_facts.page_size)
 		line_str(l, "is a null pointer, or one with a small offset");
 	else if (!describe_gone(l, addr))

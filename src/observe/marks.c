@@ -94,7 +94,7 @@ static void mark_list(struct marks *m, uintptr_t link, const struct list_rule *r
 
 static void mark_bin(struct marks *m, const struct heap *h, unsigned sc) {
 	const struct list_rule rule = { .loops = "a block is twice on free lists",
-	                                .strays = "a bin holds what is no block of its class and heap",
+	                                .strays = "in a bin is no block of its class",
 	                                .miscounts = "a bin's list is not as long as it says",
 	                                .owner = &h->inbox, .sc = sc, .count = h->classes[sc].listed };
 	if (rule.count != 0)
@@ -145,7 +145,7 @@ static void mark_heap(struct marks *m, const struct heap *h) {
 		if (slot->slab != NULL)
 			mark_list(m, link_encode(slot->batch.first), &(struct list_rule){
 				.loops = "a block is twice on free lists", .strays = "an outbox leads out of its slab",
-				.miscounts = "an outbox does not hold as many blocks as it says",
+				.miscounts = "an outbox is miscounted",
 				.slab = slot->slab, .count = slot->batch.count });
 	}
 	const struct message *msg;

@@ -480,9 +480,9 @@ static const char *check_one(const struct superslab *ss) {
 	if ((ss->zero & ~ss->free) != 0)
 		return "a granule in use is clean";
 	if ((ss->free & ~ss->zero) != 0 && !ss->queued)
-		return "a SuperSlab has dirty granules and is not queued";
+		return "a SuperSlab is dirty and not queued";
 	if (ss->hollow > count_ones32(ss->free & ~ss->zero) * GRANULE)
-		return "a SuperSlab has more hollow bytes than dirty ones";
+		return "a SuperSlab is too hollow";
 	if (!is_filed_right(&ss->by_run, &kind->free, longest_run32(ss->free)) ||
 	    !is_filed_right(&ss->by_dirty, &kind->dirty, longest_run32(ss->free & ~ss->zero)))
 		return "a SuperSlab is not filed by its free granules";
@@ -490,7 +490,7 @@ static const char *check_one(const struct superslab *ss) {
 		uint32_t tag = pagemap_find(ss->base + i * GRANULE).tag;
 		bool tagged_free = tag == TAG_FREE || tag == TAG_LARGE_FREED;
 		if (tag == TAG_NONE || ((ss->free >> i & 1) != 0 && !tagged_free))
-			return "a SuperSlab and the page map disagree about a granule";
+			return "a SuperSlab and the page map disagree";
 	}
 	return NULL;
 }
