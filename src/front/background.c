@@ -6,6 +6,7 @@
 #include "front/bigcache.h"
 #include "front/sleepers.h"
 #include "front/tcache.h"
+#include "os/alone.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/purge.h"
@@ -90,8 +91,10 @@ void background_poke(void) {
 }
 
 HAK_EVERYDAY void background_init(void) {
-	if (hak_settings.background && hak_settings.purge_delay_ms > 0)
-		hak_purge_waits = background_poke;
+	if (!hak_settings.background || hak_settings.purge_delay_ms <= 0)
+		return;
+	os_expect_thread();
+	hak_purge_waits = background_poke;
 }
 
 static bool try_for_a_while(struct lock *lock) {

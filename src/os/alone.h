@@ -14,8 +14,12 @@
 
 #include "base/compiler.h"
 
-/* Where "yes" (not 0) or "no" stands: libc's own word, until we make a thread that libc does not know of. */
+/* Where "yes" (not 0) or "no" stands: libc's own word, unless we may make a thread that libc does not know of. */
 extern HAK_HIDDEN const char *hak_alone;
+
+/* Says "no" from now on. While there is one thread: it may make one by os_thread_start later, or a signal handler amid one
+   of its calls. */
+void os_expect_thread(void);
 
 HAK_INLINE bool process_is_alone(void) {
 	/* Relaxed: when it may be "yes", nobody else writes. */

@@ -567,19 +567,24 @@ static const char is_not_alone = 0;
 
 const char *hak_alone = &__libc_single_threaded;
 
-/* A program that gives privileges up with the C library's help does so for the threads it knows: this one
-   must have none to begin with. */
-static void drop_capabilities(void) {
+HAK_COLD void os_expect_thread(void) {
+	hak_alone = &is_not_alone;
+}
+
+/* A program that gives privileges up with the C library's help does so for the threads it knows: this one must have none
+   to begin with, nor get some by executing a program. */
+static void drop_privileges(void) {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
-	raw6(SYS_capset, (long)&header, (long)none, 0, 0, 0, 0);
+	raw6(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0);
+	if (os_facts.privileged) /* else a sandbox may mind */
+		raw6(SYS_capset, (long)&header, (long)none, 0, 0, 0, 0);
 }
 
 static int run_thread(void *arg) {
 	const struct os_thread *thread = arg;
 	raw6(SYS_prctl, PR_SET_NAME, (long)thread->name, 0, 0, 0, 0);
-	if (os_facts.privileged)
-		drop_capabilities();
+	drop_privileges();
 	thread->run();
 	return 0;
 }
@@ -604,7 +609,7 @@ HAK_COLD bool os_thread_start(struct os_thread *thread) {
 	if (thread->stack == NULL)
 		return false;
 	os_protect(thread->stack, guard, false);
-	__atomic_store_n(&hak_alone, &is_not_alone, __ATOMIC_RELAXED);
+	os_expect_thread();
 	return clone_without_signals(thread, thread->stack + size) > 0;
 }
 

@@ -366,7 +366,7 @@ static void status_of(const char *task, const char *key, char *value)
 		fclose(file);
 }
 
-/* Threads; of those that are called hakmem-purge, the ones without signals and capabilities. */
+/* Threads; of those that are called hakmem-purge, the ones without signals and capabilities, and ways to get some. */
 static void count_threads(long *all, long *purging)
 {
 	DIR *folder = opendir("/proc/self/task");
@@ -374,16 +374,17 @@ static void count_threads(long *all, long *purging)
 
 	*all = *purging = 0;
 	while (folder != NULL && (entry = readdir(folder)) != NULL) {
-		char name[300], blocked[300], capable[300];
+		char name[300], blocked[300], capable[300], no_new[300];
 		if (entry->d_name[0] == '.')
 			continue;
 		status_of(entry->d_name, "Name:", name);
 		status_of(entry->d_name, "SigBlk:", blocked);
 		status_of(entry->d_name, "CapPrm:", capable);
+		status_of(entry->d_name, "NoNewPrivs:", no_new);
 		*all += 1;
 		/* SIGKILL and SIGSTOP cannot be blocked. */
 		*purging += strcmp(name, "hakmem-purge") == 0 && strcmp(blocked, "fffffffffffbfeff") == 0 &&
-			strspn(capable, "0") == strlen(capable);
+			strspn(capable, "0") == strlen(capable) && strcmp(no_new, "1") == 0;
 	}
 	if (folder != NULL)
 		closedir(folder);
