@@ -15,6 +15,7 @@ enum {
 	MORE_MOST = 16 * SUPERSLAB_GRANULES, /* given back beyond what must be: one free should not take long */
 	AT_ONCE = 64 * SUPERSLAB_GRANULES,   /* what is old goes over several looks at the clock: likewise */
 	REFUSALS_MOST = 64, /* SuperSlabs after which a walk gives up that has given nothing back */
+	PATIENCE = 200,     /* ms for which who wants all of it purged waits for another purger */
 };
 
 /* Under the space lock. */
@@ -31,7 +32,7 @@ static struct {
 	uint64_t refused_ms;  /* when the system last refused all; 0: never */
 	size_t stuck;         /* dirty granules that it refused, as locked pages are */
 	uint64_t stuck_ms;    /* when */
-	bool purging;         /* one purger at a time: others go on without waiting */
+	uint32_t purging;     /* or not: one purger at a time, and others go on without waiting, but for purge_all */
 	/* What the purger takes away from the free granules, or has while it drops the lock. NULL: nothing. A fork child
 	   may find it between any two stores. */
 	struct superslab *taken_from;
@@ -390,9 +391,19 @@ static void log_unmapped(size_t count) {
 	os_say(&l);
 }
 
+/* Not for ever: a signal handler may have interrupted the purger. */
+static void await_purger(void) {
+	for (int ms = 0; purge.purging && ms < PATIENCE; ms++) {
+		lock_release(space_lock());
+		os_wait_ms(&purge.purging, true, 1);
+		space_acquire();
+	}
+}
+
 bool purge_all(size_t keep) {
 	space_acquire();
 	bool any = false;
+	await_purger();
 	if (!purge.purging)
 		any = purge_until(keep / GRANULE, 0, SIZE_MAX) != 0;
 	size_t unmapped = keep == 0 ? superslab_release_empty() : 0;

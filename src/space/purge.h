@@ -82,8 +82,8 @@ void purge_excess(void);
 /* Applies the age rule. Takes the space lock. */
 void purge_tick(void);
 
-/* Purges until at most `keep` bytes are dirty, unmaps what is wholly free. Takes the space lock.
-   True if anything was given back. */
+/* Purges until at most `keep` bytes are dirty, unmaps what is wholly free. Takes the space lock, and waits for another
+   purger, though not for long. True if anything was given back. */
 bool purge_all(size_t keep);
 
 /* Unmaps what is wholly free: for when the system has no more address space, which purging would not

@@ -2,6 +2,9 @@
 /* The rules of purging. Granules are called touched without being so: only the counting matters. */
 #include "space/purge.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,6 +12,7 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "common.h"
+#include "front/background.h"
 #include "front/large.h"
 #include "os/alone.h"
 #include "os/os.h"
@@ -632,7 +636,8 @@ static void ends_that_are_little_of_all_are_kept(void **state)
 }
 
 static unsigned purge_ms; /* that a call takes at least */
-static unsigned purges;
+static atomic_uint purges;
+static void (*amid_purge)(void); /* run once, by the next call */
 
 bool __wrap_os_purge(void *addr, size_t size);
 bool __real_os_purge(void *addr, size_t size);
@@ -641,6 +646,11 @@ bool __wrap_os_purge(void *addr, size_t size)
 	uint64_t before = os_cycles();
 
 	purges++;
+	if (amid_purge != NULL) {
+		void (*run)(void) = amid_purge;
+		amid_purge = NULL;
+		run();
+	}
 	while (os_cycles() - before < purge_ms * os_cycles_a_ms())
 		continue;
 	return __real_os_purge(addr, size);
@@ -725,6 +735,67 @@ static void an_end_that_the_system_refuses_is_not_idle(void **state)
 	assert_int_equal(hak_space.idle, 0);
 	syscall(SYS_munlock, (char *)span.base + GRANULE - 1, 1);
 	span_free(&span, GRANULE);
+}
+
+/* A signal handler amid a call of its one thread may start the purge thread. */
+static void process_that_may_start_the_purge_thread_is_not_alone(void **state)
+{
+	const char *alone = hak_alone;
+
+	hak_settings.background = true;
+	background_init();
+	assert_false(process_is_alone());
+	hak_settings.background = false;
+	hak_purge_waits = NULL;
+	hak_alone = alone;
+	assert_true(process_is_alone());
+}
+
+/* One SuperSlab's. */
+static void *purge_some(void *unused)
+{
+	purge_all(hak_space.dirty * GRANULE - 1);
+	return NULL;
+}
+
+static void trim_waits_for_another_purger(void **state)
+{
+	unsigned before = purges;
+	pthread_t other;
+
+	take(0, 100);
+	give_back(0, 100);
+	purge_ms = 50;
+	assert_int_equal(pthread_create(&other, NULL, purge_some, NULL), 0);
+	while (purges == before)
+		sched_yield();
+	purge_all(GRANULE); /* to keep nothing would unmap the SuperSlabs */
+	assert_true(hak_space.dirty <= 1);
+	pthread_join(other, NULL);
+	purge_ms = 0;
+}
+
+static unsigned refused_ms;
+
+/* As by a signal handler. */
+static void trim_amid_a_purge(void)
+{
+	uint64_t before = os_now_ms();
+
+	assert_false(purge_all(GRANULE));
+	refused_ms = (unsigned)(os_now_ms() - before);
+}
+
+static void trim_does_not_wait_for_ever(void **state)
+{
+	enum { LONG = 5000 };
+
+	take(0, 100);
+	give_back(0, 100);
+	amid_purge = trim_amid_a_purge;
+	assert_true(purge_all(GRANULE));
+	assert_in_range(refused_ms, 1, LONG);
+	assert_true(hak_space.dirty <= 1);
 }
 
 /* It is idle until the span changes, and so is what was never resident. */
@@ -862,6 +933,9 @@ int main(void)
 		cmocka_unit_test_setup(ends_that_are_little_of_all_are_kept, start_empty),
 		cmocka_unit_test_setup(ends_take_little_of_the_time_where_there_are_threads, start_empty),
 		cmocka_unit_test_setup(an_end_that_the_system_refuses_is_not_idle, start_empty),
+		cmocka_unit_test_setup(process_that_may_start_the_purge_thread_is_not_alone, start_empty),
+		cmocka_unit_test_setup(trim_waits_for_another_purger, start_empty),
+		cmocka_unit_test_setup(trim_does_not_wait_for_ever, start_empty),
 		cmocka_unit_test_setup(a_span_that_changes_is_not_idle_any_more, start_empty),
 		cmocka_unit_test_setup(a_span_that_changes_is_not_slack_any_more, start_empty),
 	};
