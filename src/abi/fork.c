@@ -173,6 +173,8 @@ void fork_child(void) {
 	hak_touch_era ^= 1;
 	background_after_fork();
 	misuse_after_fork();
+	if (mine != NULL && mine->thread != 0)
+		mine->thread = os_thread_id();
 	if (interrupted && mine != NULL)
 		lifecycle_forsake_heap();
 	if (was_threaded) {

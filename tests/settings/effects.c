@@ -570,6 +570,16 @@ static void misuse_is_said_in_a_child_forked_amid_a_report(void **state)
 	assert_int_equal(value_of("on_error=report", "fork_amid_report", "48"), 1);
 }
 
+/* Whose heap the block is in, who freed it, and who found it. */
+static void details_in_a_fork_child_name_its_thread(void **state)
+{
+	char name[64];
+
+	snprintf(name, sizeof name, "thread %ld", value_of("on_error=report secure=2", "free_twice_in_child", "48"));
+	assert_int_equal(times_said("thread "), 3);
+	assert_int_equal(times_said(name), 3);
+}
+
 /* What lies before the first block of a slab is none. */
 static void details_of_an_access_between_slabs_name_no_block(void **state)
 {
@@ -644,6 +654,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(misuse_of_resizing_is_said_once_as_realloc),
 		cmocka_unit_test(overflow_of_a_block_that_is_resized_is_said_once),
 		cmocka_unit_test(misuse_is_said_in_a_child_forked_amid_a_report),
+		cmocka_unit_test(details_in_a_fork_child_name_its_thread),
 		cmocka_unit_test(details_of_an_access_between_slabs_name_no_block),
 		cmocka_unit_test(details_of_an_access_name_its_place),
 		cmocka_unit_test(verbose_tells_more_of_a_misuse),

@@ -745,6 +745,19 @@ static long fork_amid_report(long size)
 	return said;
 }
 
+/* The child that does so. */
+static long free_twice_in_child(long size)
+{
+	void *volatile own = malloc((size_t)size); /* the heap is older */
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(free_twice(size) != size);
+	wait(&(int){0});
+	free(own);
+	return child;
+}
+
 /* The inaccessible page before the blocks of a slab. */
 static long write_slab_front(long size)
 {
@@ -860,8 +873,8 @@ int main(int argc, char **argv)
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
 		{"exact", count_exact}, {"free_twice", free_twice}, {"delete_twice", delete_twice},
 		{"resize_freed", resize_freed}, {"overflow_resized", overflow_resized},
-		{"fork_amid_report", fork_amid_report}, {"write_slab_front", write_slab_front},
-		{"read_freed", read_freed},
+		{"fork_amid_report", fork_amid_report}, {"free_twice_in_child", free_twice_in_child},
+		{"write_slab_front", write_slab_front}, {"read_freed", read_freed},
 		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
 		{"burst_pairs", burst_then_pairs}, {"burst_beside", burst_beside_pairs},
 		{"burst_before", burst_before_pairs},
