@@ -2,8 +2,6 @@
 #include "observe/profile.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/report.h"
@@ -11,13 +9,17 @@
 #include "front/sampling.h"
 #include "observe/sample.h"
 #include "observe/stack.h"
+#include "os/lock.h"
+#include "os/os.h"
 
 bool hak_profile_due;
 
 static volatile bool by_signal; /* sampling was switched on by it, or will be as soon as it can */
 
+/* With the lock, which it releases. */
 static bool write_file(void) {
 	int error = profile_write(hak_settings.sample_file);
+	lock_release(sample_file_lock());
 	if (error == 0)
 		return true;
 	struct line l;
@@ -28,7 +30,8 @@ static bool write_file(void) {
 	return false;
 }
 
-/* The first switches on, the next writes and switches off. A profile from the start goes on. */
+/* The first switches on, the next writes and switches off. A profile from the start goes on. While another thread writes,
+   that is enough. */
 static void switch_over(void) {
 	if (!sample_is_on()) {
 		by_signal = true;
@@ -38,7 +41,8 @@ static void switch_over(void) {
 	}
 	if (by_signal)
 		sample_off();
-	(void)write_file();
+	if (lock_acquire_slow(sample_file_lock(), false))
+		(void)write_file();
 }
 
 static void handle(int signal) {
@@ -47,19 +51,11 @@ static void handle(int signal) {
 	errno = saved;
 }
 
-static void install_handler(int number) {
-	struct sigaction action;
-	memset(&action, 0, sizeof action);
-	action.sa_handler = handle;
-	action.sa_flags = SA_RESTART | SA_ONSTACK;
-	sigaction(number, &action, NULL);
-}
-
 HAK_EVERYDAY void profile_init(void) {
 	if (hak_settings.disable)
 		return;
 	if (hak_settings.sample_signal != 0)
-		install_handler((int)hak_settings.sample_signal);
+		os_handle_signal((int)hak_settings.sample_signal, handle);
 	if (hak_settings.sample == 0 && hak_settings.sample_signal == 0)
 		return;
 	hak_profile_due = true;
@@ -85,5 +81,6 @@ HAK_EVERYDAY void profile_end(void) {
 	if (hak_settings.sample == 0 || sample_mean() == 0)
 		return;
 	sample_stop();
+	lock_acquire(sample_file_lock());
 	profile_report(write_file());
 }

@@ -41,6 +41,7 @@ struct sample_blocks *hak_sample_blocks;
 static struct {
 	struct lock control;      /* guards starting and stopping */
 	struct lock lock;         /* guards the tables and the sites' numbers */
+	struct lock file_lock;
 	struct locked_heap *heap; /* sampled small blocks */
 	struct block *unused;
 	size_t blocks;            /* in chains */
@@ -202,6 +203,10 @@ void sample_off(void) {
 	sampling_set(0);
 }
 
+struct lock *sample_file_lock(void) {
+	return &sample.file_lock;
+}
+
 bool sample_holds_locks(void) {
 	return lock_is_held(&sample.control) || lock_is_held(&sample.lock) || stack_holds_lock();
 }
@@ -211,6 +216,7 @@ void sample_after_fork(void) {
 	   was amid making more chains lost blocks that are not there yet, which live in the profile from here on. */
 	lock_reset(&sample.control);
 	lock_reset(&sample.lock);
+	lock_reset(&sample.file_lock);
 	stack_after_fork();
 }
 

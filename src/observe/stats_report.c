@@ -7,7 +7,6 @@
  * something else under that number.
  */
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -121,10 +120,8 @@ HAK_EVERYDAY void stats_begin(void) {
 		kept.fd = os_file_keep(STDERR_FILENO);
 		kept.identity = os_file_identity(STDERR_FILENO);
 	}
-	if (hak_settings.stats_signal != 0) {
-		struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK };
-		sigaction((int)hak_settings.stats_signal, &action, NULL);
-	}
+	if (hak_settings.stats_signal != 0)
+		os_handle_signal((int)hak_settings.stats_signal, on_signal);
 }
 
 void stats_end(void) {

@@ -568,7 +568,7 @@ static const char is_not_alone = 0;
 const char *hak_alone = &__libc_single_threaded;
 
 HAK_COLD void os_expect_thread(void) {
-	hak_alone = &is_not_alone;
+	__atomic_store_n(&hak_alone, &is_not_alone, __ATOMIC_RELAXED); /* as it is read */
 }
 
 /* A program that gives privileges up with the C library's help does so for the threads it knows: this one must have none
@@ -623,6 +623,14 @@ int os_process_id(void) {
 
 void os_raise(int signal) {
 	raw6(SYS_tgkill, os_process_id(), os_thread_id(), signal, 0, 0, 0);
+}
+
+void os_handle_signal(int number, void (*handle)(int number)) {
+	struct sigaction action;
+	memset(&action, 0xff, sizeof action); /* libc's own signals, too, which sigfillset leaves out */
+	action.sa_handler = handle;
+	action.sa_flags = SA_RESTART | SA_ONSTACK;
+	sigaction(number, &action, NULL);
 }
 
 HAK_COLD unsigned os_thread_count(void) {
