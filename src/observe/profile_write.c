@@ -52,7 +52,7 @@ static void add_estimate(size_t *blocksp, size_t *bytesp, const struct estimate 
 	double blocks, bytes;
 	__atomic_load(&e->blocks, &blocks, __ATOMIC_RELAXED);
 	__atomic_load(&e->bytes, &bytes, __ATOMIC_RELAXED);
-	if (blocks <= 0)
+	if (blocks < 0.5) /* a sample stands for one at least: this is what rounding left of some that are gone */
 		return;
 	double chance = sampling_chance(bytes / blocks / size_to_real(stated_mean()));
 	*blocksp += real_to_size(blocks * chance + 0.5);

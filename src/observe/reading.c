@@ -6,7 +6,7 @@
 #include "base/bits.h"
 
 enum {
-	LIST_MOST = 1 << 20,  /* a longer list has become a ring under our eyes */
+	LIST_MOST = 1 << 28,  /* a longer list has become a ring under our eyes */
 	NUMBER_MOST = 1 << 12, /* of what there is an array of */
 	SHIFT_MOST = 32,
 };
@@ -572,6 +572,8 @@ static void add_system(const struct reading *r, struct hak_stats *st) {
 	if (get_copy(r, c, r->root[ROOT_SETTINGS], r->size[S_SETTINGS]))
 		st->limit = GET(c->bytes, SETTINGS_LIMIT);
 	st->committed = get_word(r, r->root[ROOT_MAPPED]);
+	if (st->committed_peak < st->committed) /* which others may just have raised */
+		st->committed_peak = st->committed;
 	st->metadata = get_word(r, r->root[ROOT_META_USED]);
 }
 

@@ -341,7 +341,8 @@ void *sample_alloc(struct heap *h, size_t size, size_t align, bool zero, const v
 	if (p == NULL)
 		p = alloc_block(h, size, align, zero);
 	b.addr = (uintptr_t)p;
-	if (what == SAMPLING_BLOCK && p != NULL)
+	/* Not what the heap's own bin gave: nobody would see it freed. */
+	if (what == SAMPLING_BLOCK && p != NULL && (b.by != NULL || b.sc == 0))
 		record(h, &b, size, caller);
 	else if (what == SAMPLING_MARK && b.by != NULL)
 		record_mark(&b);

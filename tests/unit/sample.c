@@ -7,6 +7,8 @@
 #include "front/sampling.h"
 #include "front/tcache.h"
 #include "observe/stack.h"
+#include "os/os.h"
+#include "space/superslab.h"
 
 static struct heap *heap;
 static void (*amid_capture)(void);
@@ -103,6 +105,30 @@ static void of_two_at_an_address_the_oldest_is_freed(void **state)
 	}
 }
 
+/* There is no memory for the profiler's heap, but the thread's own has a block: nobody would see that one freed. */
+static void block_that_the_profiler_has_no_room_for_is_not_sampled(void **state)
+{
+	enum { SIZE = 700, SPANS = 4096 };
+	static struct span spans[SPANS];
+	size_t before, n = 0;
+	void *p = alloc_block(heap, SIZE, ALLOC_ALIGN, false);
+
+	assert_non_null(p);
+	hak_settings.limit = os_mapped();
+	while (n < SPANS && span_alloc(1, SPAN_DENSE, 0, &spans[n]))
+		n++;
+	assert_true(n < SPANS);
+	before = blocks_that_live();
+	take(SIZE);
+	assert_int_equal(blocks_that_live(), before);
+	hak_settings.limit = 0;
+	while (n > 0)
+		span_free(&spans[--n], 0);
+	take(SIZE);
+	assert_int_equal(blocks_that_live(), before + 1);
+	sample_stop();
+}
+
 static void nothing_is_sampled_of_a_hardened_heap(void **state)
 {
 	hak_settings.secure = 1;
@@ -116,6 +142,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(nothing_is_sampled_of_a_hardened_heap, start),
 		cmocka_unit_test_setup(block_sampled_while_sampling_ends_is_one, start_sampling),
+		cmocka_unit_test_setup(block_that_the_profiler_has_no_room_for_is_not_sampled, start_sampling),
 		cmocka_unit_test_setup(of_two_at_an_address_the_oldest_is_freed, start_sampling),
 	};
 
