@@ -240,8 +240,9 @@ void heap_retire(struct heap *h) {
 static void destroy_slab(struct heap *h, struct slab *s) {
 	struct slab *list = NULL;
 	heap_leave_slab(h, s, &list);
-	if (secure_is_on() && !os_purge((void *)s->base, GRANULE) && !s->has_guard)
-		memset((void *)s->base, 0, GRANULE);
+	size_t guard = s->has_guard ? os_facts.page_size : 0;
+	if (secure_is_on() && !os_purge((void *)s->base, GRANULE))
+		memset((void *)(s->base + guard), 0, GRANULE - guard);
 	slab_delete_all(list);
 }
 

@@ -301,7 +301,7 @@ static void wipe(struct large *l) {
 	size_t all = l->guard != 0 ? l->usable : l->span.granules << GRANULE_SHIFT;
 	if (!written && os_purge(l->span.base, all))
 		l->touched = 0;
-	else if (l->guard == 0) /* nobody gets guarded ones. The block may have been longer */
+	else /* the block may have been longer */
 		memset(l->span.base, 0, min_size(l->touched, all));
 }
 
@@ -444,8 +444,9 @@ bool large_resize(struct large *l, size_t size, bool must) {
 	if (usable == 0)
 		return false;
 	/* What is given up is as good as freed, and given away; between guards it is not, and shrinking may fail. */
-	if (secure_is_on() && l->guard == 0 && usable < l->usable)
-		os_purge((char *)l->span.base + usable, l->usable - usable);
+	char *rest = (char *)l->span.base + usable;
+	if (secure_is_on() && l->guard == 0 && usable < l->usable && !os_purge(rest, l->usable - usable))
+		memset(rest, 0, l->usable - usable);
 	if (!resize_to(l, usable, must)) {
 		__atomic_store_n(&growing, large_granules(usable), __ATOMIC_RELAXED);
 		return false;

@@ -3,6 +3,7 @@
 
 #include "front/alloc.h"
 #include "front/large.h"
+#include "front/secure.h"
 #include "front/sleepers.h"
 #include "space/meta.h"
 
@@ -105,6 +106,7 @@ void locked_heap_destroy(struct locked_heap *lh) {
 	while (lh->larges.first != NULL) {
 		struct large *l = LIST_ENTRY(lh->larges.first, struct large, heap_link);
 		list_remove(&l->heap_link);
+		secure_check_large(OP_FREE, l, KIND_FREED);
 		large_free(NULL, l);
 	}
 	heap_destroy_slabs(h);

@@ -149,7 +149,7 @@ static struct large *take_oldest_large_locked(struct large_queue *q) {
 static void let_go_large(struct large *l) {
 	uintptr_t base = (uintptr_t)l->span.base;
 	/* What was written to can only be left where it is. */
-	if (quarantine_zeroes(l) && !memory_is_zero(base, l->usable))
+	if (!l->is_shut && !memory_is_zero(base, l->usable))
 		misuse_written(MISUSE_AFTER_FREE, base, l->size);
 	else if (!l->is_breached)
 		large_dispose(l);
@@ -164,9 +164,9 @@ void quarantine_add_large(struct large *l) {
 	bool zeroes = quarantine_zeroes(l);
 	struct large_queue *q = zeroes ? &hak_large_quarantine.zeroed : &hak_large_quarantine.shut;
 	size_t most = zeroes ? ZEROED_BYTES : LARGE_BYTES;
-	l->is_shut = !zeroes;
-	if (l->is_shut) /* or part of it, if the system refuses */
-		os_protect(l->span.base, l->usable, false);
+	l->is_shut = !zeroes && os_protect(l->span.base, l->usable, false);
+	if (!zeroes && !l->is_shut)
+		os_protect(l->span.base, l->usable, true); /* it may be shut in part */
 	lock_acquire(&hak_large_quarantine.lock);
 	q->bytes += bytes;
 	while (q->count > 0 && (q->count == LARGE_BLOCKS || q->bytes > most)) {

@@ -90,12 +90,14 @@ static bool take_guard(void *base) {
 	return true;
 }
 
-/* False: the page stays inaccessible, and so must the slab be lost. */
+/* False: the page stays inaccessible, and so must the slab's addresses be lost. */
 static bool drop_guard(const struct slab *s) {
 	if (!s->has_guard)
 		return true;
-	if (!os_protect((void *)s->base, os_facts.page_size, true))
+	if (!os_protect((void *)s->base, os_facts.page_size, true)) {
+		os_purge((void *)s->base, GRANULE);
 		return false;
+	}
 	space_count_guards(-1);
 	return true;
 }

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -198,6 +199,25 @@ static void supply_busy(void)
 	churn_denied(EAGAIN, acquiring, true);
 }
 
+/* In a sandbox that knows no such call; where freed blocks would be inaccessible for a while, too. */
+static void mprotect_forbidden(void)
+{
+	enum { BLOCK = 200000, BLOCKS = 20000, MOST = 1 << 30 };
+	struct rlimit most = {MOST, MOST};
+
+	churn(NULL);
+	deny(EPERM, only_mprotect);
+	churn(NULL);
+	finish();
+	CHECK(setrlimit(RLIMIT_AS, &most) == 0);
+	for (int i = 0; i < BLOCKS; i++) {
+		void *ptr = malloc(BLOCK);
+		CHECK(ptr);
+		work_mark(ptr, BLOCK);
+		work_give(ptr, BLOCK);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -206,6 +226,7 @@ int main(int argc, char **argv)
 		{"mremap_denied_degrades", without_mremap},
 		{"madvise_denied_degrades", without_madvise},
 		{"mprotect_denied_degrades", without_mprotect},
+		{"mprotect_forbidden_degrades", mprotect_forbidden},
 		{"madvise_forbidden_degrades", madvise_forbidden},
 		{"madvise_unknown_degrades", madvise_unknown},
 		{"madvise_busy_degrades", madvise_busy},

@@ -2,12 +2,17 @@
 #include "front/locked_heap.h"
 
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "common.h"
 #include "front/alloc.h"
 #include "front/bigcache.h"
 #include "front/nursery.h"
+#include "front/quarantine.h"
 #include "front/reuse.h"
+#include "front/secure.h"
+#include "listen.h"
 
 enum { THREADS = 4, BLOCKS = 2000 };
 
@@ -149,6 +154,50 @@ static void heap_of_several_threads_blocks_apart(void **state)
 	assert_true(all_is_back());
 }
 
+static void harden(unsigned level)
+{
+	hak_settings.secure = level;
+	secure_init();
+	heap = locked_heap_new();
+	assert_non_null(heap);
+}
+
+static void destroy_tells_of_what_was_written_behind_large_blocks(void **state)
+{
+	enum { SIZE = 100000 };
+	char *p;
+
+	locked_heap_destroy(heap);
+	harden(2);
+	p = locked_heap_alloc(heap, SIZE, ALLOC_ALIGN, false);
+	assert_non_null(p);
+	p[SIZE] = 1;
+	listen_begin();
+	locked_heap_destroy(heap);
+	assert_said("write behind %p (%d-byte block)", (void *)p, SIZE);
+	quarantine_flush_large();
+	hak_settings.secure = 0;
+}
+
+/* Of memory that is locked the system drops no page. */
+static void destroyed_heap_that_was_locked_leaves_zeros(void **state)
+{
+	enum { SIZE = 5000 };
+	char *p;
+
+	locked_heap_destroy(heap);
+	harden(3);
+	p = locked_heap_alloc(heap, SIZE, ALLOC_ALIGN, false);
+	assert_non_null(p);
+	if (syscall(SYS_mlock, p, SIZE) != 0)
+		skip();
+	memset(p, 7, SIZE);
+	locked_heap_destroy(heap);
+	assert_true(bytes_are(p, SIZE, 0));
+	syscall(SYS_munlock, p, SIZE);
+	hak_settings.secure = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +208,8 @@ int main(void)
 		cmocka_unit_test_setup(large_block_used_again_outlives_heap, start),
 		cmocka_unit_test_setup(alloc_aligned_aligned, start),
 		cmocka_unit_test_setup(heap_of_several_threads_blocks_apart, start),
+		cmocka_unit_test_setup(destroy_tells_of_what_was_written_behind_large_blocks, start),
+		cmocka_unit_test_setup(destroyed_heap_that_was_locked_leaves_zeros, start),
 	};
 
 	return UNIT_RUN(tests);

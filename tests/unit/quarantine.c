@@ -3,6 +3,8 @@
 #include "front/quarantine.h"
 
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "common.h"
 #include "fixture.h"
@@ -46,6 +48,15 @@ static int end(void **state)
 	bigcache_release(0);
 	purge_all(0);
 	return hak_space.live + hak_space.big + hak_space.large == 0 && held->bytes == 0 ? 0 : -1;
+}
+
+static bool refuses_to_protect; /* as some sandboxes do */
+
+bool __wrap_os_protect(void *addr, size_t size, bool accessible);
+bool __real_os_protect(void *addr, size_t size, bool accessible);
+bool __wrap_os_protect(void *addr, size_t size, bool accessible)
+{
+	return !refuses_to_protect && __real_os_protect(addr, size, accessible);
 }
 
 static uintptr_t take(size_t size)
@@ -326,6 +337,57 @@ static void large_blocks_leave_in_the_order_they_came(void **state)
 	}
 }
 
+/* Then what was in it is zero, and what is written to it later is seen. */
+static void large_block_that_cannot_be_shut_waits_zero(void **state)
+{
+	enum { SIZE = 300000 };
+	uintptr_t block = take(SIZE);
+	struct large *l = large_of(block);
+
+	memset((void *)block, 0xbb, SIZE);
+	refuses_to_protect = true;
+	give(block);
+	assert_true(memory_is_zero(block, SIZE));
+	((char *)block)[SIZE - 1] = 1;
+	listen_begin();
+	quarantine_flush_large();
+	assert_said("write after free to %p (%d-byte block)", (void *)block, SIZE);
+	((char *)block)[SIZE - 1] = 0;
+	large_dispose(l);
+	refuses_to_protect = false;
+}
+
+/* Their memory is not lost, which `end` would see. */
+static void large_blocks_that_cannot_be_shut_are_of_use_again(void **state)
+{
+	for (unsigned round = 0; round < SEEDS; round++) {
+		uintptr_t block = take(200000);
+		memset((void *)block, 0xcc, 200000);
+		refuses_to_protect = true;
+		give(block);
+		quarantine_flush_large();
+		refuses_to_protect = false;
+	}
+}
+
+/* Of memory that is locked the system drops no page. */
+static void large_block_that_is_locked_is_cleared(void **state)
+{
+	uintptr_t block = take(HAK_MIB);
+	const struct large *l = large_of(block);
+	size_t usable = l->usable;
+
+	if (syscall(SYS_mlock, block, usable) != 0)
+		skip();
+	memset((void *)block, 7, HAK_MIB);
+	give(block);
+	assert_false(os_is_readable((void *)block));
+	assert_true(os_protect((void *)block, usable, true));
+	assert_true(memory_is_zero(block, usable));
+	assert_true(os_protect((void *)block, usable, false));
+	syscall(SYS_munlock, block, usable);
+}
+
 /* Address space is kept from the program only so far. */
 static void large_blocks_that_wait_are_bounded_in_bytes(void **state)
 {
@@ -395,6 +457,12 @@ int main(void)
 		TEST(block_of_other_heap_waits_with_who_freed_it),
 		TEST(large_block_waits_zero_or_inaccessible),
 		cmocka_unit_test_setup_teardown(large_block_waits_zero_or_inaccessible, start_3, end),
+		TEST(large_block_that_cannot_be_shut_waits_zero),
+		cmocka_unit_test_setup_teardown(large_block_that_cannot_be_shut_waits_zero, start_3, end),
+		TEST(large_blocks_that_cannot_be_shut_are_of_use_again),
+		cmocka_unit_test_setup_teardown(large_blocks_that_cannot_be_shut_are_of_use_again, start_3, end),
+		TEST(large_block_that_is_locked_is_cleared),
+		cmocka_unit_test_setup_teardown(large_block_that_is_locked_is_cleared, start_3, end),
 		TEST(large_block_that_waited_is_of_use_again),
 		TEST(large_blocks_leave_in_the_order_they_came),
 		TEST(large_blocks_that_wait_are_bounded_in_bytes),
