@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a heap's thread does every few dozen milliseconds, if anything waits: gives back what has waited long enough. */
+#include "base/bits.h"
 #include "base/settings.h"
 #include "front/bigcache.h"
 #include "front/bins.h"
@@ -34,7 +35,7 @@ HAK_COLD static void relieve_idle(void) {
 	if (hak_settings.purge_delay_ms < 0 || now - atomic_load_explicit(&last, memory_order_relaxed) < delay / LOOKS)
 		return;
 	atomic_store_explicit(&last, now, memory_order_relaxed);
-	heap_relieve_idle(now - delay);
+	heap_relieve_idle(now - min_size(delay, now));
 }
 
 HAK_COLD void heap_relieve_pockets(bool old_only) {

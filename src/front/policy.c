@@ -168,7 +168,8 @@ HAK_EVERYDAY_SMALL unsigned policy_growth(struct policy *p, unsigned sc, unsigne
 	size_t size = hak_size_classes[sc].size, most = min_size(bytes_for(p, band), mine), grown = 0;
 	for (unsigned b = 0; b < POLICY_BANDS; b++)
 		grown += p->grown[b];
-	size_t wanted = min_size((size_t)capacity * 2, policy_max_capacity(sc)) - capacity;
+	/* The most may be less: of a heap that is older than the settings. */
+	size_t wanted = max_size(min_size((size_t)capacity * 2, policy_max_capacity(sc)), capacity) - capacity;
 	size_t left = grown < most ? most - grown : 0, own = min_size(most, OWN_GROWN);
 	own -= min_size(p->grown[band], own);
 	size_t more = min_size(wanted, max_size(left, own) / size);

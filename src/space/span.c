@@ -19,6 +19,7 @@ enum {
 	                    at most, */
 	ENDS_CREDIT = 4, /* and ms of it at once */
 };
+#define ENDS_WAIT (4096 * OS_CYCLES_A_MOMENT) /* for longer it is not waited: the counter has begun anew */
 
 /* What giving ends back has taken is paid for until then, by os_cycles. Relaxed: threads that ask at once may take a
    call too many. */
@@ -139,13 +140,13 @@ static bool follow_first(uintptr_t base, size_t granules) {
 }
 
 static bool ends_may_cost(void) {
-	return process_is_alone() || (int64_t)(os_cycles() - atomic_load_explicit(&ends_paid, memory_order_relaxed)) >= 0;
+	return process_is_alone() || atomic_load_explicit(&ends_paid, memory_order_relaxed) - os_cycles() > ENDS_WAIT;
 }
 
 HAK_COLD static void note_cost(uint64_t before) {
 	uint64_t paid = atomic_load_explicit(&ends_paid, memory_order_relaxed);
 	uint64_t earliest = before - ENDS_CREDIT * ENDS_SHARE * os_cycles_a_ms();
-	if ((int64_t)(paid - earliest) < 0)
+	if (paid - earliest > ENDS_WAIT) /* or less: long ago */
 		paid = earliest;
 	atomic_store_explicit(&ends_paid, paid + (os_cycles() - before) * ENDS_SHARE, memory_order_relaxed);
 }

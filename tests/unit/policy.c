@@ -48,6 +48,7 @@ static void capacity_fixed_by_setting_stays(void **state)
 		assert_int_equal(policy_initial_capacity(sc), 100);
 		assert_int_equal(policy_max_capacity(sc), 100);
 		assert_int_equal(policy_growth(&p, sc, 100), 0);
+		assert_int_equal(policy_growth(&p, sc, 101), 0); /* made before the setting was read */
 	}
 	hak_settings.cache_blocks = 0;
 }
