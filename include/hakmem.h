@@ -152,8 +152,8 @@ int hak_trim(size_t keep) HAK_NOEXCEPT;
 /* ---- Heap profile ---- */
 
 /* Begins a heap profile: from here on allocations are sampled, one in `mean` bytes on average (512 KiB is
-   usual), with where they were made. What an earlier profile held is forgotten. Returns 0, EBUSY while
-   sampling, EINVAL for a mean of 0 or above 1 GiB, ENOMEM, or ENOTSUP where HAKMEM_SECURE hardens the heap or
+   usual), with where they were made. What an earlier profile held is forgotten. The first call loads the unwinder:
+   not for constructors of libraries that are loaded while other threads run. Returns 0, EBUSY while sampling, EINVAL for a mean of 0 or above 1 GiB, ENOMEM, or ENOTSUP where HAKMEM_SECURE hardens the heap or
    HAKMEM_DISABLE leaves it to libc: nothing is sampled then; errno is untouched. */
 int hak_profile_start(size_t mean) HAK_NOEXCEPT;
 
@@ -161,8 +161,8 @@ int hak_profile_start(size_t mean) HAK_NOEXCEPT;
 void hak_profile_stop(void) HAK_NOEXCEPT;
 
 /* Writes the profile, as it is now, to a file that pprof reads: what lives and all that was allocated, by
-   stack. In `path` %p stands for the process id, %e for the program's name. Returns 0, ENODATA if no
-   profile was begun, or why the file cannot be written; errno is untouched. Async-signal-safe. */
+   stack. In `path`, which then may have 511 bytes, %p stands for the process id, %e for the program's name. Returns 0,
+   ENODATA if no profile was begun, or why the file cannot be written; errno is untouched. Async-signal-safe. */
 HAK_ATTR((__nonnull__(1)))
 int hak_profile_write(const char *path) HAK_NOEXCEPT;
 

@@ -86,15 +86,12 @@ HAK_COLD static const char *privileged_program(void) {
 	return n > 0 ? report_file_name(path) : "?";
 }
 
-/* libc knows it once its own constructor has run. */
+/* Not by the first argument, over which many a server writes a title. */
 const char *report_program(void) {
 	if (getauxval(AT_SECURE) != 0)
 		return privileged_program();
-	const char *name = program_invocation_short_name;
-	if (name != NULL && name[0] != '\0')
-		return name;
-	name = (const char *)getauxval(AT_EXECFN);
-	return name != NULL ? report_file_name(name) : "?";
+	const char *path = (const char *)getauxval(AT_EXECFN);
+	return path != NULL ? report_file_name(path) : "?";
 }
 
 static uint64_t process_id(void) {

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -40,34 +41,55 @@ static void pause_for(long ms) {
 
 /* ---- the file ---- */
 
-/* The name that the process was started by, and its number as it sees that itself. */
-static void read_own_view(const struct process *p, char *name, size_t size, int *numberp) {
+static void close_file(FILE *file) {
+	if (file != NULL)
+		fclose(file);
+}
+
+/* The number by which the process knows itself. */
+static int own_number(const struct process *p) {
 	char line[256];
-	FILE *status = process_file(p->pid, "status"), *arguments = process_file(p->pid, "cmdline");
 	const char *last;
-	*numberp = (int)p->pid;
+	int number = (int)p->pid;
+	FILE *status = process_file(p->pid, "status");
 	while (status != NULL && fgets(line, sizeof line, status) != NULL)
 		if (strncmp(line, "NSpid:", 6) == 0 && (last = strrchr(line, '\t')) != NULL)
-			*numberp = atoi(last);
-	char start[PATH_MAX];
-	size_t len = arguments != NULL ? fread(start, 1, sizeof start - 1, arguments) : 0;
-	start[len] = '\0';
-	const char *slash = strrchr(start, '/'), *own = slash != NULL ? slash + 1 : start;
+			number = atoi(last);
+	close_file(status);
+	return number;
+}
+
+/* What stands in its auxiliary vector; 0: nothing. */
+static unsigned long auxiliary(const struct process *p, unsigned long type) {
+	unsigned long entry[2], value = 0;
+	FILE *vector = process_file(p->pid, "auxv");
+	while (vector != NULL && fread(entry, sizeof entry, 1, vector) == 1)
+		if (entry[0] == type)
+			value = entry[1];
+	close_file(vector);
+	return value;
+}
+
+/* The last part of the path that was executed, by which the library goes, too; else what the system calls the program. */
+static void own_name(const struct process *p, char *name, size_t size) {
+	char path[PATH_MAX] = "";
+	FILE *memory = process_file(p->pid, "mem");
+	/* It lies at the stack's end: there may be no more than that to be read. */
+	ssize_t len = memory != NULL ? pread(fileno(memory), path, sizeof path - 1, (off_t)auxiliary(p, AT_EXECFN)) : 0;
+	path[len > 0 ? len : 0] = '\0';
+	close_file(memory);
+	const char *slash = strrchr(path, '/'), *own = slash != NULL ? slash + 1 : path;
 	own = own[0] != '\0' ? own : p->name;
-	len = strnlen(own, size - 1);
-	memcpy(name, own, len);
-	name[len] = '\0';
-	if (status != NULL)
-		fclose(status);
-	if (arguments != NULL)
-		fclose(arguments);
+	size_t taken = strnlen(own, size - 1);
+	memcpy(name, own, taken);
+	name[taken] = '\0';
 }
 
 /* %p, %e and %% as the library expands them. The process may have another root: what is before its own path. */
 static size_t path_of(const struct process *p, const char *pattern, char *path, size_t size) {
 	char name[NAME_MAX + 1];
-	int number;
-	read_own_view(p, name, sizeof name, &number);
+	int number = own_number(p);
+	own_name(p, name, sizeof name);
 	bool is_whole = pattern[0] == '/';
 	size_t n = (size_t)snprintf(path, size, is_whole ? "/proc/%d/root" : "/proc/%d/cwd/", (int)p->pid), before = n;
 	for (; *pattern != '\0' && n + 1 < size; pattern++) {

@@ -3,8 +3,9 @@
  * A program to look into: holds blocks whose number and bytes it says on standard output, and waits until its
  * standard input ends.
  *
- * usage: target [churn | mapped FILE | uncaught SIGNAL]
+ * usage: target [churn | titled | mapped FILE | uncaught SIGNAL]
  *   churn     a thread allocates and frees meanwhile
+ *   titled    likewise, after a title was written over the path by which this was started
  *   mapped    FILE is mapped to be read, as symbolizers do
  *   uncaught  nothing catches SIGNAL any more
  */
@@ -51,7 +52,10 @@ int main(int argc, char **argv)
 	blocks[SMALL + LARGE] = malloc(HUGE_SIZE);
 	for (int i = 0; i < 3 * SMALL; i++)
 		free(malloc(3000));
-	if (argc > 1 && strcmp(argv[1], "churn") == 0 && pthread_create(&thread, NULL, churn, NULL) != 0)
+	bool is_titled = argc > 1 && strcmp(argv[1], "titled") == 0;
+	if (is_titled)
+		snprintf(argv[0], strlen(argv[0]) + 1, "target: its worker at a/b");
+	if (argc > 1 && (is_titled || strcmp(argv[1], "churn") == 0) && pthread_create(&thread, NULL, churn, NULL) != 0)
 		return 1;
 	if (argc > 2 && strcmp(argv[1], "mapped") == 0) {
 		int file = open(argv[2], O_RDONLY);
