@@ -121,15 +121,24 @@ static int write_and_try(const struct options *o, struct preload_file *f, struct
 	return TOOL_OK;
 }
 
-/* Of our libraries that one, once. */
-static bool names_alone(struct bytes text, const char *path) {
+/* Of our libraries that one, once; as the first word of all, if it is to be that. */
+static bool names_alone(struct bytes text, const char *path, bool is_first) {
 	struct word word;
-	size_t ours = 0, same = 0;
-	for (size_t pos = 0; preload_next_word(text, &pos, &word);) {
+	size_t ours = 0, same = 0, others = 0;
+	for (size_t pos = 0; preload_next_word(text, &pos, &word); others += !preload_is_ours(word)) {
 		ours += preload_is_ours(word);
-		same += word.len == strlen(path) && memcmp(word.at, path, word.len) == 0;
+		same += word.len == strlen(path) && memcmp(word.at, path, word.len) == 0 && !(is_first && others != 0);
 	}
 	return ours == 1 && same == 1;
+}
+
+/* The line is there: does it do what it should? */
+static int confirm(const struct options *o, const struct preload_file *f) {
+	struct trials trials = { .root = f->root, .path = o->library, .text = f->text, .is_written = true };
+	if (!o->no_test && !preload_try(&trials))
+		return TOOL_FAILED;
+	printf("%s: names %s already\n", f->path, o->library);
+	return TOOL_OK;
 }
 
 static int enable(const struct options *o, struct preload_file *f) {
@@ -139,17 +148,16 @@ static int enable(const struct options *o, struct preload_file *f) {
 		return TOOL_FAILED;
 	if (o->no_test ? !preload_check_form(o->library) : !preload_check_library(f->root, o->library))
 		return TOOL_FAILED;
-	if (!preload_append(f->text, o->library, &text))
-		return out_of_memory();
-	if (f->exists && is_for_all(f) && names_alone(f->text, o->library)) {
-		printf("%s: names %s already\n", f->path, o->library);
-		return TOOL_OK;
-	}
-	if (!o->force && find_rival(o, f, &word)) {
+	bool has_rival = find_rival(o, f, &word);
+	if (has_rival && !o->force) {
 		complain("preload: %s: names another allocator, %.*s (--force to have both); it is as it was", f->path,
 			(int)word.len, word.at);
 		return TOOL_FAILED;
 	}
+	if (f->exists && is_for_all(f) && names_alone(f->text, o->library, has_rival))
+		return confirm(o, f);
+	if (!preload_add(f->text, o->library, has_rival, &text))
+		return out_of_memory();
 	int code = preload_file_may_replace(f);
 	return code != TOOL_OK ? code : write_and_try(o, f, text);
 }
@@ -173,7 +181,7 @@ static int test(const struct options *o, struct preload_file *f) {
 	struct bytes text;
 	if (!preload_check_library(f->root, o->library))
 		return TOOL_FAILED;
-	if (!preload_append(f->text, o->library, &text))
+	if (!preload_add(f->text, o->library, false, &text))
 		return out_of_memory();
 	struct trials trials = { .root = f->root, .path = o->library, .text = text, .is_talkative = true };
 	return preload_try(&trials) ? TOOL_OK : TOOL_FAILED;

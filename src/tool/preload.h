@@ -40,12 +40,12 @@ bool preload_is_ours(struct word word);
 /* The first word that is ours. */
 bool preload_find_ours(struct bytes text, struct word *wordp);
 
-/* `text` without our words; lines in which nothing else stood are gone, all others are as they were.
-   false: no memory. */
+/* `text` without our words; lines in which nothing else stood are gone, all others are as they were. Empty lines follow
+   if the loader would take a part of a comment for words in a shorter text, and did not so far. false: no memory. */
 bool preload_remove_ours(struct bytes text, struct bytes *resultp);
 
-/* `text` and `path` as its last line, and no other word of ours. */
-bool preload_append(struct bytes text, const char *path, struct bytes *resultp);
+/* The same and `path` as its last line, or as its first: of two libraries the loader takes what the first has. */
+bool preload_add(struct bytes text, const char *path, bool is_first, struct bytes *resultp);
 
 bool preload_is_same(struct bytes a, struct bytes b);
 

@@ -82,7 +82,28 @@ static void append_without_ours(struct bytes *to, struct bytes line) {
 		to->len = before;
 }
 
-bool preload_remove_ours(struct bytes text, struct bytes *resultp) {
+/* As the loader passes over comments, each takes as much of the file's length as there is up to its end: what lies behind
+   the sum is not looked at for comments, so that their words are loaded. How much longer must the text be? */
+static size_t missing(struct bytes text) {
+	size_t needed = 0;
+	for (size_t at = 0; at < text.len; at++)
+		if (text.at[at] == '#')
+			needed += at = end_of_line(text, at);
+	return needed > text.len ? needed - text.len : 0;
+}
+
+/* `result`, in which there is room for it, is `text` but for a word of ours, and is to be read as well. */
+static bool lengthen(struct bytes *result, struct bytes text) {
+	size_t more = missing(text) == 0 ? missing(*result) : 0;
+	char *grown = realloc(result->at, result->len + more + 1);
+	if (grown == NULL)
+		return false;
+	memset(grown + result->len, '\n', more);
+	*result = (struct bytes){ grown, result->len + more };
+	return true;
+}
+
+static bool remove_ours(struct bytes text, struct bytes *resultp) {
 	struct bytes result = { malloc(text.len + 1), 0 };
 	if (result.at == NULL)
 		return false;
@@ -95,19 +116,26 @@ bool preload_remove_ours(struct bytes text, struct bytes *resultp) {
 	return true;
 }
 
-bool preload_append(struct bytes text, const char *path, struct bytes *resultp) {
+bool preload_remove_ours(struct bytes text, struct bytes *resultp) {
+	return remove_ours(text, resultp) && lengthen(resultp, text);
+}
+
+bool preload_add(struct bytes text, const char *path, bool is_first, struct bytes *resultp) {
 	struct bytes rest;
-	if (!preload_remove_ours(text, &rest))
+	if (!remove_ours(text, &rest))
 		return false;
 	size_t len = strlen(path);
-	char *grown = realloc(rest.at, rest.len + len + 2);
-	if (grown == NULL)
+	struct bytes result = { malloc(rest.len + len + 2), 0 };
+	if (result.at == NULL)
 		return false;
-	rest.at = grown;
-	if (rest.len > 0 && rest.at[rest.len - 1] != '\n')
-		append(&rest, "\n", 1);
-	append(&rest, path, len);
-	append(&rest, "\n", 1);
-	*resultp = rest;
-	return true;
+	if (!is_first)
+		append(&result, rest.at, rest.len);
+	if (result.len > 0 && result.at[result.len - 1] != '\n')
+		append(&result, "\n", 1);
+	append(&result, path, len);
+	append(&result, "\n", 1);
+	if (is_first)
+		append(&result, rest.at, rest.len);
+	*resultp = result;
+	return lengthen(resultp, text);
 }

@@ -166,13 +166,24 @@ static bool make_view_in(const char *room, struct bytes text) {
 		mount("hakmem", "etc", "overlay", 0, options) == 0;
 }
 
+/* Is something in that folder named? */
+static bool is_needed(const char *folder, struct bytes text) {
+	struct word word;
+	size_t len = strlen(folder);
+	for (size_t pos = 0; preload_next_word(text, &pos, &word);)
+		if (word.len > len && memcmp(word.at, folder, len) == 0 && word.at[len] == '/')
+			return true;
+	return false;
+}
+
 static bool make_private_view(struct bytes text) {
 	static const char *const rooms[] = { "/mnt", "/media", "/srv", "/tmp" };
+	umask(S_IWGRP | S_IWOTH); /* all are to see it */
 	if (geteuid() != 0 || unshare(CLONE_NEWNS) != 0 ||
 		mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
 		return false;
 	for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
-		if (access(rooms[i], F_OK) == 0)
+		if (access(rooms[i], F_OK) == 0 && !is_needed(rooms[i], text))
 			return make_view_in(rooms[i], text);
 	return false;
 }
@@ -184,11 +195,9 @@ static bool is_other_root(int root) {
 }
 
 /* Has the current folder, which is what `root` is, be the root. A folder of a private view is not the one
-   behind the descriptor, and a bind mount of / looks just like it. */
+   behind the descriptor, and a bind mount of / looks just like it: who may says so in any case. */
 static bool enter(int root) {
-	if (geteuid() != 0 && !is_other_root(root))
-		return true;
-	return chroot(".") == 0 && chdir("/") == 0;
+	return chroot(".") == 0 ? chdir("/") == 0 : !is_other_root(root);
 }
 
 /* ---- all of them ---- */

@@ -13,9 +13,14 @@ bool screen_is_terminal(void) {
 	return isatty(STDOUT_FILENO);
 }
 
+static bool takes_escapes(void) {
+	const char *term = getenv("TERM");
+	return screen_is_terminal() && term != NULL && strcmp(term, "dumb") != 0;
+}
+
 bool screen_has_colour(void) {
-	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-	return screen_is_terminal() && (no == NULL || no[0] == '\0') && term != NULL && strcmp(term, "dumb") != 0;
+	const char *no = getenv("NO_COLOR");
+	return takes_escapes() && (no == NULL || no[0] == '\0');
 }
 
 void screen_size(unsigned *rowsp, unsigned *columnsp) {
@@ -34,7 +39,7 @@ bool screen_wait(double seconds) {
 }
 
 void screen_begin(void) {
-	if (screen_is_terminal())
+	if (takes_escapes())
 		fputs("\033[H\033[J", stdout);
 }
 
