@@ -26,7 +26,7 @@ def check_served():
         return
     hak_owns = ctypes.CDLL(library, os.RTLD_NOLOAD | os.RTLD_NOW).hak_owns
     hak_owns.argtypes = [ctypes.c_void_p]
-    for size in 2000, 20000, 200000, 2000000, 20000000:
+    for size in 600, 2000, 20000, 200000, 2000000, 20000000:
         block = bytes(size)
         if not hak_owns(id(block)):
             raise SystemExit(f"a block of {len(block)} bytes is not HAKMEM's")
