@@ -31,7 +31,7 @@ static bool write_file(void) {
 }
 
 /* The first switches on, the next writes and switches off. A profile from the start goes on. While another thread writes,
-   that is enough. */
+   that one's is enough. */
 static void switch_over(void) {
 	if (!sample_is_on()) {
 		by_signal = true;
@@ -41,7 +41,7 @@ static void switch_over(void) {
 	}
 	if (by_signal)
 		sample_off();
-	if (lock_acquire_slow(sample_file_lock(), false))
+	if (lock_acquire_slow(sample_file_lock(), false)) /* which tries, too, and waits no longer than a moment */
 		(void)write_file();
 }
 

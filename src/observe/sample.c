@@ -41,7 +41,7 @@ struct sample_blocks *hak_sample_blocks;
 static struct {
 	struct lock control;      /* guards starting and stopping */
 	struct lock lock;         /* guards the tables and the sites' numbers */
-	struct lock file_lock;
+	struct lock file_lock;    /* whoever writes the profile that the setting asks for has it */
 	struct locked_heap *heap; /* sampled small blocks */
 	struct block *unused;
 	size_t blocks;            /* in chains */

@@ -91,7 +91,7 @@ void sample_heap_destroyed(const struct locked_heap *of);
 bool sample_holds_locks(void);
 void sample_after_fork(void);
 
-/* Who writes the file that the setting names has it. */
+/* Whoever writes the profile that the setting asks for has it. */
 struct lock *sample_file_lock(void);
 
 #endif
