@@ -78,9 +78,11 @@ void profile_begin(const void *caller) {
 }
 
 HAK_EVERYDAY void profile_end(void) {
-	if (hak_settings.sample == 0 || sample_mean() == 0)
+	if (sample_mean() == 0)
 		return;
+	lock_acquire(sample_file_lock()); /* of which another thread may be at one */
+	if (hak_settings.sample == 0)
+		return; /* with the lock: it is too late for another one */
 	sample_stop();
-	lock_acquire(sample_file_lock());
 	profile_report(write_file());
 }

@@ -626,10 +626,10 @@ void os_raise(int signal) {
 }
 
 void os_handle_signal(int number, void (*handle)(int number)) {
-	struct sigaction action;
-	memset(&action, 0xff, sizeof action); /* libc's own signals, too, which sigfillset leaves out */
-	action.sa_handler = handle;
-	action.sa_flags = SA_RESTART | SA_ONSTACK;
+	enum { SETXID = 33 }; /* of libc's own: who changes the ids of all threads must not wait for this one */
+	const uint64_t all = ~((uint64_t)1 << (SETXID - 1));
+	struct sigaction action = { .sa_handler = handle, .sa_flags = SA_RESTART | SA_ONSTACK };
+	__builtin_memcpy(&action.sa_mask, &all, sizeof all); /* as much of it as the system looks at */
 	sigaction(number, &action, NULL);
 }
 

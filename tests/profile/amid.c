@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* What comes while a report is being written that a signal asked for. The report goes to a pipe that is full, so that it
- * is not out before the pipe is read.
+/* What comes while a report is being written that a signal asked for. The report goes to a pipe that is full, or soon will
+ * be: it is not out before the pipe is read.
  *
  *   amid exit     a signal whose handler calls exit: the process ends once the report is out
  *   amid profile  another thread's signal, and exit: each profile is whole
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +29,25 @@ enum { REPORT = SIGUSR1, PATIENCE_MS = 20000, READY = 3 /* a descriptor: a byte 
 	} while (0)
 
 /* ---- the process that reports ---- */
+
+/* All but a page, which a report takes more than. */
+static void narrow(int pipe_end)
+{
+	static char page[1 << 16];
+	long size = sysconf(_SC_PAGESIZE);
+
+	REQUIRE((size_t)size <= sizeof page && fcntl(pipe_end, F_SETPIPE_SZ, 2 * size) == 2 * size);
+	REQUIRE(write(pipe_end, page, (size_t)size) == size);
+}
+
+static void await_more_than_a_page(int pipe_end)
+{
+	int bytes;
+
+	do
+		REQUIRE(usleep(1000) == 0 && ioctl(pipe_end, FIONREAD, &bytes) == 0);
+	while (bytes <= sysconf(_SC_PAGESIZE));
+}
 
 static void fill(int pipe_end)
 {
@@ -59,25 +79,34 @@ static int wait_to_be_ended(void)
 	return 1;
 }
 
-static void *report(void *step)
+static void *report(void *unused)
 {
-	if (step != NULL)
-		say();
 	pthread_kill(pthread_self(), REPORT);
 	return NULL;
 }
 
-static int write_profiles(char *argument)
+/* Blocks from many stacks. */
+static __attribute__((noinline)) int take_deeply(int depth)
 {
+	void *volatile block = malloc(1 << 20);
+	int taken = block != NULL && depth > 0 ? 1 + take_deeply(depth - 1) : 0;
+
+	__asm__ volatile("" : "+r"(taken)); /* no loop */
+	return taken;
+}
+
+static int write_profiles(void)
+{
+	enum { DEPTH = 100 };
 	pthread_t first, second;
 
-	free(malloc(1 << 20));
-	fill(STDOUT_FILENO);
-	REQUIRE(pthread_create(&first, NULL, report, argument) == 0);
-	usleep(300000);
+	REQUIRE(take_deeply(DEPTH) == DEPTH);
+	narrow(STDOUT_FILENO);
+	REQUIRE(pthread_create(&first, NULL, report, NULL) == 0);
+	await_more_than_a_page(STDOUT_FILENO);
 	REQUIRE(pthread_create(&second, NULL, report, NULL) == 0);
 	REQUIRE(pthread_join(second, NULL) == 0);
-	say();
+	say(); /* it did not wait for the first */
 	return 0;
 }
 
@@ -131,7 +160,7 @@ int main(int argc, char **argv)
 	pid_t child;
 
 	if (argc == 3)
-		return is_exit ? wait_to_be_ended() : write_profiles(argv[2]);
+		return is_exit ? wait_to_be_ended() : write_profiles();
 	REQUIRE(pipe(report_pipe) == 0 && pipe(ready) == 0 && (child = fork()) >= 0);
 	if (child == 0) {
 		setenv(is_exit ? "HAKMEM_STATS_SIGNAL" : "HAKMEM_SAMPLE_SIGNAL", "10", 1);
@@ -153,13 +182,11 @@ int main(int argc, char **argv)
 		usleep(300000);
 		kill(child, SIGTERM);
 		usleep(300000);
-	} else {
-		await_step(ready[0]); /* the second does not wait for the first */
 	}
 	text = read_all(report_pipe[0]);
 	REQUIRE(waitpid(child, &status, 0) == child && status == 0);
-	if (is_exit)
-		REQUIRE(count(text, "hakmem: statistics of ") == 2);
+	if (is_exit) /* which knows its name, though it was executed as "exe" */
+		REQUIRE(count(text, "hakmem: statistics of amid[") == 2);
 	else
 		REQUIRE(count(text, "heap profile: ") == 2 && count(text, "\nMAPPED_LIBRARIES:\n") == 2 &&
 			strstr(text, "\nMAPPED_LIBRARIES:\n") < strstr(text + 1, "heap profile: "));
