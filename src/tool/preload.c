@@ -178,10 +178,11 @@ static int disable(const struct options *o, struct preload_file *f) {
 }
 
 static int test(const struct options *o, struct preload_file *f) {
+	struct word word;
 	struct bytes text;
 	if (!preload_check_library(f->root, o->library))
 		return TOOL_FAILED;
-	if (!preload_add(f->text, o->library, false, &text))
+	if (!preload_add(f->text, o->library, o->force && find_rival(o, f, &word), &text))
 		return out_of_memory();
 	struct trials trials = { .root = f->root, .path = o->library, .text = text, .is_talkative = true };
 	return preload_try(&trials) ? TOOL_OK : TOOL_FAILED;
