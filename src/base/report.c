@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 static void line_char(struct line *l, char c) {
 	if (l->len < sizeof l->text - 1) /* one byte stays for the newline */
 		l->text[l->len++] = c;
@@ -77,8 +79,7 @@ const char *report_file_name(const char *path) {
 	return name;
 }
 
-/* What a program with more rights than its caller is called is up to the caller. */
-HAK_COLD static const char *privileged_program(void) {
+HAK_COLD static const char *program_file(void) {
 	static char path[256]; /* always the same is written */
 	int saved = errno;
 	long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path - 1);
@@ -86,12 +87,11 @@ HAK_COLD static const char *privileged_program(void) {
 	return n > 0 ? report_file_name(path) : "?";
 }
 
-/* Not by the first argument, over which many a server writes a title. */
+/* By the path that was executed: over the first argument many a server writes a title. But /dev/fd/3 and /proc/self/exe
+   say nothing, and with more rights than the caller it is not up to the caller. */
 const char *report_program(void) {
-	if (getauxval(AT_SECURE) != 0)
-		return privileged_program();
-	const char *path = (const char *)getauxval(AT_EXECFN);
-	return path != NULL ? report_file_name(path) : "?";
+	const char *path = (const char *)getauxval(AT_EXECFN), *name = path != NULL ? report_file_name(path) : "";
+	return getauxval(AT_SECURE) != 0 || name[0] <= '9' || is_same_text(name, "exe") ? program_file() : name;
 }
 
 static uint64_t process_id(void) {

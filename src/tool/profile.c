@@ -70,16 +70,31 @@ static unsigned long auxiliary(const struct process *p, unsigned long type) {
 	return value;
 }
 
-/* The last part of the path that was executed, by which the library goes, too; else what the system calls the program. */
-static void own_name(const struct process *p, char *name, size_t size) {
-	char path[PATH_MAX] = "";
+/* The path that was executed, as the process was told. It lies at the stack's end: there may be no more than that to be
+   read. Not what says nothing, as in the library. */
+static ssize_t read_executed(const struct process *p, char *path, size_t size) {
 	FILE *memory = process_file(p->pid, "mem");
-	/* It lies at the stack's end: there may be no more than that to be read. */
-	ssize_t len = memory != NULL ? pread(fileno(memory), path, sizeof path - 1, (off_t)auxiliary(p, AT_EXECFN)) : 0;
-	path[len > 0 ? len : 0] = '\0';
+	ssize_t len = memory != NULL ? pread(fileno(memory), path, size, (off_t)auxiliary(p, AT_EXECFN)) : 0;
 	close_file(memory);
-	const char *slash = strrchr(path, '/'), *own = slash != NULL ? slash + 1 : path;
-	own = own[0] != '\0' ? own : p->name;
+	path[len > 0 ? len : 0] = '\0';
+	const char *name = basename(path);
+	return name[0] <= '9' || strcmp(name, "exe") == 0 ? 0 : len;
+}
+
+static ssize_t read_file_name(const struct process *p, char *path, size_t size) {
+	char link[64];
+	snprintf(link, sizeof link, "/proc/%d/exe", (int)p->pid);
+	return readlink(link, path, size);
+}
+
+/* By which the library goes, too; else what the system calls the program. */
+static void own_name(const struct process *p, char *name, size_t size) {
+	char path[PATH_MAX];
+	ssize_t len = auxiliary(p, AT_SECURE) != 0 ? 0 : read_executed(p, path, sizeof path - 1);
+	if (len <= 0)
+		len = read_file_name(p, path, sizeof path - 1);
+	path[len > 0 ? len : 0] = '\0';
+	const char *own = path[0] != '\0' ? basename(path) : p->name;
 	size_t taken = strnlen(own, size - 1);
 	memcpy(name, own, taken);
 	name[taken] = '\0';
