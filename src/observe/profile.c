@@ -78,6 +78,8 @@ void profile_begin(const void *caller) {
 }
 
 HAK_EVERYDAY void profile_end(void) {
+	if (hak_settings.sample == 0 && hak_settings.sample_signal == 0)
+		return; /* most processes; what follows lies on a page that they have no need of */
 	if (sample_mean() == 0)
 		return;
 	lock_acquire(sample_file_lock()); /* of which another thread may be at one */
