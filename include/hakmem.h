@@ -153,8 +153,9 @@ int hak_trim(size_t keep) HAK_NOEXCEPT;
 
 /* Begins a heap profile: from here on allocations are sampled, one in `mean` bytes on average (512 KiB is
    usual), with where they were made. What an earlier profile held is forgotten. The first call loads the unwinder:
-   not for constructors of libraries that are loaded while other threads run. Returns 0, EBUSY while sampling, EINVAL for a mean of 0 or above 1 GiB, ENOMEM, or ENOTSUP where HAKMEM_SECURE hardens the heap or
-   HAKMEM_DISABLE leaves it to libc: nothing is sampled then; errno is untouched. */
+   not for constructors of libraries that are loaded while other threads run. Returns 0, EBUSY while sampling, EINVAL
+   for a mean of 0 or above 1 GiB, ENOMEM, or ENOTSUP where HAKMEM_SECURE hardens the heap or HAKMEM_DISABLE leaves it
+   to libc: nothing is sampled then; errno is untouched. */
 int hak_profile_start(size_t mean) HAK_NOEXCEPT;
 
 /* Takes no more samples. Blocks in the profile are still noticed when they are freed. */

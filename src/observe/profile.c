@@ -82,7 +82,7 @@ HAK_EVERYDAY void profile_end(void) {
 		return; /* most processes; what follows lies on a page that they have no need of */
 	if (sample_mean() == 0)
 		return;
-	lock_acquire(sample_file_lock()); /* of which another thread may be at one */
+	lock_acquire(sample_file_lock()); /* another thread may be writing one */
 	if (hak_settings.sample == 0)
 		return; /* with the lock: it is too late for another one */
 	sample_stop();

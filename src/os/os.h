@@ -142,8 +142,8 @@ void os_wake(const void *word);
 /* Lets another thread run. */
 void os_pause(void);
 
-/* Has `handle` handle a signal, with all others blocked meanwhile: none of their handlers comes in between, and calls exit,
-   say. It restarts system calls, and uses the alternate stack if there is one. */
+/* Has `handle` handle a signal, with all of the program's others blocked meanwhile: none of their handlers comes in
+   between, and calls exit, say. It restarts system calls, and uses the alternate stack if there is one. */
 void os_handle_signal(int number, void (*handle)(int number));
 
 /* Opens a file for reading, never waiting for it. `fd` < 0: it could not be opened. */

@@ -36,17 +36,12 @@ static const char usage[] =
 
 /* ---- other allocators ---- */
 
-static const char *last_part(const char *path) {
-	const char *slash = strrchr(path, '/');
-	return slash != NULL ? slash + 1 : path;
-}
-
 static bool is_known_allocator(struct word word) {
 	static const char *const known[] = { "jemalloc", "tcmalloc", "mimalloc", "snmalloc", "rpmalloc",
 		"hardened_malloc", "scudo", "libhoard", "ltalloc", "lockless", "libmesh.so" };
 	char path[PATH_MAX];
 	snprintf(path, sizeof path, "%.*s", (int)word.len, word.at);
-	const char *name = last_part(path);
+	const char *name = basename(path);
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strstr(name, known[i]) != NULL)
 			return true;
@@ -58,7 +53,7 @@ static bool serves_malloc(int root, struct word word) {
 	char preload[PATH_MAX], server[PATH_MAX];
 	snprintf(preload, sizeof preload, "%.*s", (int)word.len, word.at);
 	preload_ask_server(root, preload, server, sizeof server);
-	return server[0] != '\0' && strcmp(last_part(server), last_part(preload)) == 0;
+	return server[0] != '\0' && strcmp(basename(server), basename(preload)) == 0;
 }
 
 static bool find_rival(const struct options *o, const struct preload_file *f, struct word *wordp) {
@@ -123,13 +118,14 @@ static int write_and_try(const struct options *o, struct preload_file *f, struct
 
 /* Of our libraries that one, once; as the first word of all, if it is to be that. */
 static bool names_alone(struct bytes text, const char *path, bool is_first) {
-	struct word word;
-	size_t ours = 0, same = 0, others = 0;
-	for (size_t pos = 0; preload_next_word(text, &pos, &word); others += !preload_is_ours(word)) {
+	struct word word, first = { NULL, 0 };
+	size_t ours = 0, same = 0;
+	for (size_t pos = 0; preload_next_word(text, &pos, &word);) {
+		first = first.at == NULL ? word : first;
 		ours += preload_is_ours(word);
-		same += word.len == strlen(path) && memcmp(word.at, path, word.len) == 0 && !(is_first && others != 0);
+		same += word.len == strlen(path) && memcmp(word.at, path, word.len) == 0;
 	}
-	return ours == 1 && same == 1;
+	return ours == 1 && same == 1 && (!is_first || preload_is_ours(first));
 }
 
 /* The line is there: does it do what it should? */

@@ -195,7 +195,7 @@ static bool is_other_root(int root) {
 }
 
 /* Has the current folder, which is what `root` is, be the root. A folder of a private view is not the one
-   behind the descriptor, and a bind mount of / looks just like it: who may says so in any case. */
+   behind the descriptor, and a bind mount of / looks just like it: so whoever may calls chroot in any case. */
 static bool enter(int root) {
 	return chroot(".") == 0 ? chdir("/") == 0 : !is_other_root(root);
 }

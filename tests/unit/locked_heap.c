@@ -154,23 +154,26 @@ static void heap_of_several_threads_blocks_apart(void **state)
 	assert_true(all_is_back());
 }
 
-static void harden(unsigned level)
+/* A block of a heap that is hardened, which takes the place of the one there is. */
+static char *take_hardened(unsigned level, size_t size)
 {
+	char *p;
+
+	locked_heap_destroy(heap);
 	hak_settings.secure = level;
 	secure_init();
 	heap = locked_heap_new();
 	assert_non_null(heap);
+	p = locked_heap_alloc(heap, size, ALLOC_ALIGN, false);
+	assert_non_null(p);
+	return p;
 }
 
 static void destroy_tells_of_what_was_written_behind_large_blocks(void **state)
 {
 	enum { SIZE = 100000 };
-	char *p;
+	char *p = take_hardened(2, SIZE);
 
-	locked_heap_destroy(heap);
-	harden(2);
-	p = locked_heap_alloc(heap, SIZE, ALLOC_ALIGN, false);
-	assert_non_null(p);
 	p[SIZE] = 1;
 	listen_begin();
 	locked_heap_destroy(heap);
@@ -183,12 +186,8 @@ static void destroy_tells_of_what_was_written_behind_large_blocks(void **state)
 static void destroyed_heap_that_was_locked_leaves_zeros(void **state)
 {
 	enum { SIZE = 5000 };
-	char *p;
+	char *p = take_hardened(3, SIZE);
 
-	locked_heap_destroy(heap);
-	harden(3);
-	p = locked_heap_alloc(heap, SIZE, ALLOC_ALIGN, false);
-	assert_non_null(p);
 	if (syscall(SYS_mlock, p, SIZE) != 0)
 		skip();
 	memset(p, 7, SIZE);
