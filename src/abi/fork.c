@@ -173,8 +173,10 @@ void fork_child(void) {
 	hak_touch_era ^= 1;
 	background_after_fork();
 	misuse_after_fork();
-	if (mine != NULL && mine->thread != 0)
-		mine->thread = os_thread_id();
+	if (mine != NULL && mine->thread != 0) {
+		mine->random = 0; /* else all children have the same blocks guarded, or none */
+		heap_seed(mine);
+	}
 	if (interrupted && mine != NULL)
 		lifecycle_forsake_heap();
 	if (was_threaded) {

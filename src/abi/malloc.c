@@ -52,7 +52,7 @@ ABI void free_aligned_sized(void *ptr, size_t alignment, size_t size) {
 
 void cfree(void *ptr);
 ABI void cfree(void *ptr) {
-	entry_release(ptr);
+	entry_free_as(ptr, KIND_MALLOC);
 }
 
 /* ---- alignment ---- */

@@ -139,6 +139,9 @@ HAK_INLINE void heap_leave(struct heap *h) {
    Thread-safe. */
 struct heap *heap_acquire(struct bin *bins, bool locked);
 
+/* heap_acquire does it. Once more, with `random` 0, in the child of a fork. */
+void heap_seed(struct heap *h);
+
 /* Brings bins and outbox home, gives up all slabs and puts the heap, no longer busy, up for reuse. Its
    thread. */
 void heap_retire(struct heap *h);

@@ -135,14 +135,14 @@ HAK_EVERYDAY static bool harden(struct heap *h) {
 
 /* Seeds differ between heaps and processes. A thread goes on where the heap's last one ended: short ones would all have
    the same sequence, and none its guarded block. */
-HAK_EVERYDAY static void seed(struct heap *h) {
+HAK_EVERYDAY void heap_seed(struct heap *h) {
+	if (hak_settings.verbose || secure_has_canaries() || hak_settings.guard_rate != 0)
+		h->thread = os_thread_id();
 	if (h->random == 0) {
-		h->random = ((uintptr_t)h ^ os_facts.random[0]) * 0x9e3779b97f4a7c15 | 1;
+		h->random = (((uintptr_t)h ^ os_facts.random[0]) + h->thread) * 0x9e3779b97f4a7c15 | 1;
 		if (hak_settings.guard_rate != 0)
 			h->until_guard = (int64_t)(secure_random(h) % (2 * (uint64_t)hak_settings.guard_rate));
 	}
-	if (hak_settings.verbose || secure_has_canaries())
-		h->thread = os_thread_id();
 }
 
 HAK_EVERYDAY struct heap *heap_acquire(struct bin *bins, bool locked) {
@@ -164,7 +164,7 @@ HAK_EVERYDAY struct heap *heap_acquire(struct bin *bins, bool locked) {
 	}
 	if (bins == NULL)
 		bins = h->own_bins;
-	seed(h);
+	heap_seed(h);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
 		bins[sc] = bin_empty(&h->classes[sc], sc);
 	/* Release: own_bins, see heap_call_threads. */

@@ -451,6 +451,13 @@ static void guard_rate_blames_no_block_for_a_wild_access(void **state)
 	assert_non_null(strstr(result.err.text, " behind "));
 }
 
+/* One in four: each begins anywhere between two guarded blocks, 100 in the mean. */
+static void guard_rate_guards_in_children_by_chance(void **state)
+{
+	assert_in_range(value_of("GUARD_RATE=100", "guarded_children", "50"), 10, 120);
+	assert_int_equal(value_of("GUARD_RATE=0", "guarded_children", "50"), 0);
+}
+
 static void settings_leave_errno_to_main(void **state)
 {
 	assert_int_equal(value_of("STATS_SIGNAL=9", "errno", "0"), 0);
@@ -641,6 +648,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(limit_leaves_what_caches_have_to_realloc),
 		cmocka_unit_test(secure_destroys_contents_with_the_heap),
 		cmocka_unit_test(guard_rate_blames_no_block_for_a_wild_access),
+		cmocka_unit_test(guard_rate_guards_in_children_by_chance),
 		cmocka_unit_test(settings_leave_errno_to_main),
 		cmocka_unit_test(stats_file_may_be_standard_output),
 		cmocka_unit_test(disable_samples_nothing),

@@ -854,6 +854,27 @@ static long write_behind(long distance)
 	return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) ? WTERMSIG(status) : -1;
 }
 
+/* Of 200 children, those to whom one of the `most` first blocks is guarded: it has not a byte more than was asked for. */
+static long guarded_children(long most)
+{
+	long n = 0;
+
+	for (int i = 0; i < 200; i++) {
+		int status = 0;
+		pid_t child = fork();
+		if (child == 0) {
+			int is_guarded = 0;
+			for (long k = 0; k < most; k++)
+				is_guarded |= malloc_usable_size(malloc(100)) == 100;
+			_exit(is_guarded);
+		}
+		if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+			return -1;
+		n += WEXITSTATUS(status);
+	}
+	return n;
+}
+
 static int first_errno;
 
 static long errno_at_start(long argument)
@@ -885,7 +906,7 @@ int main(int argc, char **argv)
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},
 		{"come_and_go", come_and_go}, {"change_sizes", change_sizes}, {"prefer_dead", prefer_the_dead},
 		{"regrow", regrow}, {"heap_regrow", heap_regrow}, {"destroyed", left_when_destroyed},
-		{"errno", errno_at_start}, {"write_behind", write_behind},
+		{"errno", errno_at_start}, {"write_behind", write_behind}, {"guarded_children", guarded_children},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)
