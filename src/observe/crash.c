@@ -41,8 +41,8 @@ static void describe_slab(struct line *l, const struct slab *s, uintptr_t addr) 
 		return;
 	}
 	size_t size = hak_size_classes[slab_class_at(s, block)].size;
-	uintptr_t link; /* the block's first word tells, if it can be read */
-	const char *state = !os_try_read(&link, (const void *)block, sizeof link) ? "live or freed" :
+	/* The block's first word tells, if it can be read. */
+	const char *state = !os_is_readable((const void *)block) ? "live or freed" :
 		misuse_block_is_free(s, block) ? "freed" : "live";
 	line_block(l, addr, block, size, state);
 }

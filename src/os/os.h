@@ -188,10 +188,6 @@ void os_raise(int signal);
 /* Threads of the process, as the system counts them; 0: it does not tell. */
 unsigned os_thread_count(void);
 
-/* Copies memory of our own that may not be there or not be readable. False: it is not, or the system does not
-   say. */
-bool os_try_read(void *to, const void *from, size_t size);
-
 /* Bytes of physical memory, or what the process may have of address space if that is less; 0: not known. */
 size_t os_memory(void);
 

@@ -27,7 +27,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -638,11 +637,6 @@ HAK_COLD unsigned os_thread_count(void) {
 	struct stat st;
 	bool known = stat_of(AT_FDCWD, "/proc/self/task", &st) && st.st_nlink > LINKS;
 	return known ? (unsigned)st.st_nlink - LINKS : 0;
-}
-
-HAK_COLD bool os_try_read(void *to, const void *from, size_t size) {
-	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)from, size };
-	return raw6(SYS_process_vm_readv, os_process_id(), (long)&local, 1, (long)&remote, 1, 0) == (long)size;
 }
 
 /* By a call that sandboxes allow: the futex's word is compared, and then nobody is woken and nobody moved to
