@@ -15,6 +15,7 @@
 #include "front/quarantine.h"
 #include "hakmem.h"
 #include "observe/descriptor.h"
+#include "observe/reading.h"
 #include "observe/stats.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
@@ -38,6 +39,8 @@ __attribute__((used)) const uint32_t hak_descriptor_layout[] = {
 };
 #undef FIELD
 #undef SIZE
+/* The longest. Readers, also those of other versions, copy no more. */
+static_assert(sizeof(struct heap) <= READING_COPY_MAX, "there would be no statistics");
 #undef NUMBER
 
 #define TEXT_OF(x) #x

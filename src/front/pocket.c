@@ -5,6 +5,7 @@
 #include "base/settings.h"
 #include "front/secure.h"
 #include "os/os.h"
+#include "space/meta.h"
 #include "space/purge.h"
 
 enum {
@@ -17,8 +18,11 @@ enum {
 	OUT_MOST = 2,    /* blocks given back to get below that, in one call: none has much to do */
 };
 HAK_EVERYDAY_CONST static const size_t MOST[POCKET_SORTS] = { /* granules of a sort in a pocket */
-	[POCKET_PIECES] = 8 * HAK_MIB / GRANULE,
+	[POCKET_PIECES] = POCKET_PIECES_MOST,
 	[POCKET_SPANS] = 16 * HAK_MIB / GRANULE,
+};
+HAK_EVERYDAY_CONST const uint8_t hak_pocket_rows[POCKET_LENGTHS] = {
+	0, POCKET_ROW_2, POCKET_ROW_3, POCKET_ROW_4, POCKET_ROW_5, POCKET_ROW_6, POCKET_ROW_7, POCKET_ROW_8,
 };
 
 /* BigCache, which keeps less for it, is told of the spans; not on the short ways: the processors would hand the count
@@ -119,7 +123,10 @@ static size_t allowance(enum pocket_sort sort) {
 
 HAK_NOINLINE HAK_EVERYDAY static void review(struct pocket *p, enum pocket_sort sort) {
 	tell(p);
-	p->shelf[sort].most = (uint32_t)allowance(sort);
+	size_t most = allowance(sort);
+	if (most != 0 && p->rows == NULL)
+		p->rows = meta_alloc(sizeof *p->rows);
+	p->shelf[sort].most = p->rows != NULL ? (uint32_t)most : 0;
 }
 
 /* Makes room for a block. False: there is none for it. */
@@ -130,7 +137,7 @@ static bool make_room(struct pocket *p, const struct large *l) {
 	review(p, sort);
 	if (granules > s->most)
 		return false;
-	if (pocket_count(p, sort, length) == pocket_depth(sort))
+	if (pocket_row_is_full(p, sort, length))
 		give_back(pop_oldest(p, sort, length));
 	for (int i = 0; i < OUT_MOST && s->granules + granules > s->most; i++)
 		drop_one(p, sort);
@@ -298,9 +305,11 @@ HAK_COLD static const char *check_sort(const struct pocket *p, enum pocket_sort 
 	size_t granules = 0, arrived = 0;
 	bool right = add_arrivals(p, sort, &arrived);
 	for (size_t n = 0; n < POCKET_LENGTHS; n++) {
-		unsigned count = pocket_count(p, sort, n);
-		for (unsigned i = 0; i < count && i < pocket_depth(sort); i++, granules += pocket_granules(sort, n))
-			right &= is_right(sort == POCKET_PIECES ? p->piece[n][i] : p->span[n][i], sort, pocket_granules(sort, n));
+		unsigned count = pocket_count(p, sort, n), room = 0;
+		if (p->rows != NULL)
+			room = sort == POCKET_PIECES ? POCKET_ROOM(n + 1) : POCKET_SPAN_DEPTH;
+		for (unsigned i = 0; i < count && i < room; i++, granules += pocket_granules(sort, n))
+			right &= is_right(pocket_row(p, sort, n)[i], sort, pocket_granules(sort, n));
 	}
 	if (!right)
 		return "a pocket keeps a block that is none";

@@ -25,13 +25,28 @@
 
 enum {
 	POCKET_LENGTHS = LARGE_BIG_MIN / GRANULE, /* a piece has as many granules at most */
-	POCKET_DEPTH = 8,                         /* pieces of one length, */
-	POCKET_SPAN_DEPTH = 4,                    /* and spans */
+	POCKET_PIECES_MOST = 96,                  /* granules of all pieces: programs free them by the dozen, too */
+	POCKET_SPAN_DEPTH = 4,                    /* spans of one length */
 	POCKET_SPAN_FIRST = LARGE_BIG_MIN / GRANULE, /* granules of the shortest span; of the longest: */
 	POCKET_SPAN_LAST = POCKET_SPAN_FIRST + (POCKET_LENGTHS - 1) * (int)LARGE_BIG_STEP,
 };
 
 enum pocket_sort { POCKET_PIECES, POCKET_SPANS, POCKET_SORTS };
+
+/* Where the rows of pieces begin, one for each length: each has room for all that there may be. */
+#define POCKET_ROOM(granules) (POCKET_PIECES_MOST / (granules))
+enum {
+	POCKET_ROW_2 = POCKET_ROOM(1),
+	POCKET_ROW_3 = POCKET_ROW_2 + POCKET_ROOM(2),
+	POCKET_ROW_4 = POCKET_ROW_3 + POCKET_ROOM(3),
+	POCKET_ROW_5 = POCKET_ROW_4 + POCKET_ROOM(4),
+	POCKET_ROW_6 = POCKET_ROW_5 + POCKET_ROOM(5),
+	POCKET_ROW_7 = POCKET_ROW_6 + POCKET_ROOM(6),
+	POCKET_ROW_8 = POCKET_ROW_7 + POCKET_ROOM(7),
+	POCKET_ROWS_END = POCKET_ROW_8 + POCKET_ROOM(8),
+};
+static_assert(POCKET_LENGTHS == 8 && POCKET_ROW_8 <= UINT8_MAX, "a byte each");
+extern HAK_HIDDEN const uint8_t hak_pocket_rows[POCKET_LENGTHS];
 
 /* What there is of a sort. */
 struct shelf {
@@ -41,13 +56,18 @@ struct shelf {
 };
 static_assert(POCKET_LENGTHS == sizeof(uint64_t), "a byte each");
 
+/* Of each length the oldest first. Apart: most heaps never have large blocks. */
+struct pocket_rows {
+	struct large *span[POCKET_LENGTHS][POCKET_SPAN_DEPTH];
+	struct large *piece[POCKET_ROWS_END];
+};
+
 /* All zero: empty. */
 struct pocket {
 	struct shelf shelf[POCKET_SORTS];
+	struct pocket_rows *rows; /* NULL: none yet, nor room for any block */
 	uint32_t counted; /* granules of the spans that BigCache knows of (hak_space.pocketed) */
 	struct arrivals arrivals[POCKET_SORTS] HAK_CACHE_ALIGNED; /* from other threads */
-	struct large *piece[POCKET_LENGTHS][POCKET_DEPTH] HAK_CACHE_ALIGNED; /* of each length the oldest first */
-	struct large *span[POCKET_LENGTHS][POCKET_SPAN_DEPTH];
 };
 
 HAK_INLINE bool pocket_has_any(const struct pocket *p, enum pocket_sort sort) {
@@ -79,11 +99,8 @@ HAK_INLINE size_t pocket_granules(enum pocket_sort sort, size_t length) {
 	return (sort == POCKET_PIECES ? 1 : POCKET_SPAN_FIRST) + length * pocket_step(sort);
 }
 
-HAK_INLINE struct large **pocket_row(struct pocket *p, enum pocket_sort sort, size_t length) {
-	return sort == POCKET_PIECES ? p->piece[length] : p->span[length];
-}
-HAK_INLINE unsigned pocket_depth(enum pocket_sort sort) {
-	return sort == POCKET_PIECES ? POCKET_DEPTH : POCKET_SPAN_DEPTH;
+HAK_INLINE struct large **pocket_row(const struct pocket *p, enum pocket_sort sort, size_t length) {
+	return sort == POCKET_PIECES ? p->rows->piece + hak_pocket_rows[length] : p->rows->span[length];
 }
 
 HAK_INLINE unsigned pocket_count(const struct pocket *p, enum pocket_sort sort, size_t length) {
@@ -128,12 +145,16 @@ HAK_INLINE bool pocket_holds(const struct large *l) {
 		l->guard == 0;
 }
 
+/* Those of pieces never are. */
+HAK_INLINE bool pocket_row_is_full(const struct pocket *p, enum pocket_sort sort, size_t length) {
+	return sort == POCKET_SPANS && pocket_count(p, sort, length) == POCKET_SPAN_DEPTH;
+}
+
 /* For a block of that sort that it holds. */
 HAK_INLINE bool pocket_has_room(const struct pocket *p, enum pocket_sort sort, const struct large *l) {
 	const struct shelf *s = &p->shelf[sort];
 	size_t granules = l->span.granules;
-	return s->granules + granules <= s->most &&
-		pocket_count(p, sort, pocket_length(sort, granules)) < pocket_depth(sort);
+	return s->granules + granules <= s->most && !pocket_row_is_full(p, sort, pocket_length(sort, granules));
 }
 
 /* A freed block for which there is room. */

@@ -12,7 +12,7 @@
 #include "slab/size_class.h"
 #include "space/purge.h"
 
-enum { PIECES = 96, LEAST = 8, PART_LARGE = 8, PART_LIVE = 32, SPANS = 40, PART_BIG = 4 };
+enum { PIECES = 12 * POCKET_PIECES_MOST, LEAST = 8, PART_LARGE = 8, PART_LIVE = 32, SPANS = 40, PART_BIG = 4 };
 
 static struct pocket pocket;
 static struct shelf *const pieces = &pocket.shelf[POCKET_PIECES], *const spans = &pocket.shelf[POCKET_SPANS];
@@ -166,16 +166,40 @@ static void oldest_goes_first(void **state)
 
 	for (unsigned i = 0; i < PIECES; i++)
 		l[i] = take(1);
-	for (unsigned i = 0; i <= POCKET_DEPTH; i++)
+	for (unsigned i = 0; i <= POCKET_PIECES_MOST; i++)
 		put(l[i]);
 	assert_int_equal(atomic_load(&l[0]->state), LARGE_UNUSED);
-	for (unsigned i = POCKET_DEPTH; i > 0; i--)
+	for (unsigned i = POCKET_PIECES_MOST; i > 0; i--)
 		assert_ptr_equal(pocket_take(&pocket, POCKET_PIECES, 1), l[i]);
 	assert_true(pocket_is_empty(&pocket));
-	for (unsigned i = 1; i <= POCKET_DEPTH; i++)
+	for (unsigned i = 1; i <= POCKET_PIECES_MOST; i++)
 		large_release(l[i]);
-	for (unsigned i = POCKET_DEPTH + 1; i < PIECES; i++)
+	for (unsigned i = POCKET_PIECES_MOST + 1; i < PIECES; i++)
 		large_free(NULL, l[i]);
+}
+
+/* Programs free them by the dozen: each row has room for as many as there may be, and ends where the next begins. */
+static void row_has_room_for_all(void **state)
+{
+	struct large *l[POCKET_PIECES_MOST], *rest[PIECES];
+
+	for (unsigned i = 0; i < PIECES; i++) /* of what lives a part is kept */
+		rest[i] = take(1);
+	for (unsigned length = 1; length <= POCKET_LENGTHS; length++) {
+		unsigned most = POCKET_PIECES_MOST / length;
+		for (unsigned i = 0; i < most; i++)
+			l[i] = take(length);
+		for (unsigned i = 0; i < most; i++)
+			put(l[i]);
+		assert_int_equal(pieces->granules, most * length);
+		for (unsigned i = most; i-- > 0;)
+			assert_ptr_equal(pocket_take(&pocket, POCKET_PIECES, length), l[i]);
+		assert_true(pocket_is_empty(&pocket));
+		for (unsigned i = 0; i < most; i++)
+			large_release(l[i]);
+	}
+	for (unsigned i = 0; i < PIECES; i++)
+		large_free(NULL, rest[i]);
 }
 
 static void stale_pieces_go(void **state)
@@ -276,9 +300,9 @@ static void check_finds_what_is_wrong(void **state)
 	pieces->granules++;
 	assert_non_null(pocket_check(&pocket));
 	pieces->granules--;
-	atomic_store(&pocket.piece[1][0]->state, LARGE_LIVE);
+	atomic_store(&pocket.rows->piece[POCKET_ROW_2]->state, LARGE_LIVE);
 	assert_non_null(pocket_check(&pocket));
-	atomic_store(&pocket.piece[1][0]->state, LARGE_FREED);
+	atomic_store(&pocket.rows->piece[POCKET_ROW_2]->state, LARGE_FREED);
 	assert_null(pocket_check(&pocket));
 }
 
@@ -609,28 +633,32 @@ static void block_freed_elsewhere_serves_next_request(void **state)
 static void only_what_finds_no_room_goes_home(void **state)
 {
 	static struct pocket other;
-	struct large *l[POCKET_DEPTH + 2];
+	struct large *l[POCKET_PIECES_MOST + 2], *rest[PIECES];
 
-	for (unsigned i = 0; i < POCKET_DEPTH + 1; i++)
+	for (unsigned i = 0; i < PIECES; i++) /* of what lives a part is kept */
+		rest[i] = take(1);
+	for (unsigned i = 0; i < POCKET_PIECES_MOST + 1; i++)
 		l[i] = make(&pocket, 1);
-	for (unsigned i = 0; i < POCKET_DEPTH + 1; i++)
+	for (unsigned i = 0; i < POCKET_PIECES_MOST + 1; i++)
 		put(l[i]);
-	assert_int_equal(hak_space.large, POCKET_DEPTH); /* here it is at home */
+	assert_int_equal(hak_space.large, PIECES + POCKET_PIECES_MOST); /* here it is at home */
 	pocket_release(&pocket);
-	for (unsigned i = 0; i < POCKET_DEPTH + 2; i++)
+	for (unsigned i = 0; i < POCKET_PIECES_MOST + 2; i++)
 		l[i] = make(&pocket, 1);
-	for (unsigned i = 0; i < POCKET_DEPTH + 2; i++)
+	for (unsigned i = 0; i < POCKET_PIECES_MOST + 2; i++)
 		assert_true(large_free(&other, l[i]));
 	check_both(&other);
-	assert_int_equal(other.shelf[POCKET_PIECES].granules, POCKET_DEPTH);
-	assert_ptr_equal(make(&pocket, 1), l[POCKET_DEPTH]);
-	assert_ptr_equal(make(&pocket, 1), l[POCKET_DEPTH + 1]);
+	assert_int_equal(other.shelf[POCKET_PIECES].granules, POCKET_PIECES_MOST);
+	assert_ptr_equal(make(&pocket, 1), l[POCKET_PIECES_MOST]);
+	assert_ptr_equal(make(&pocket, 1), l[POCKET_PIECES_MOST + 1]);
 	assert_true(pocket_expects_none(&pocket));
 	/* Who takes one out makes it its own. */
 	assert_ptr_equal(pocket_take(&other, POCKET_PIECES, 1)->home, &other);
-	large_release(l[POCKET_DEPTH]);
-	large_release(l[POCKET_DEPTH + 1]);
-	large_release(l[POCKET_DEPTH - 1]);
+	large_release(l[POCKET_PIECES_MOST]);
+	large_release(l[POCKET_PIECES_MOST + 1]);
+	large_release(l[POCKET_PIECES_MOST - 1]);
+	for (unsigned i = 0; i < PIECES; i++)
+		large_free(NULL, rest[i]);
 	pocket_release(&other);
 	pocket_shut(&other);
 }
@@ -656,13 +684,13 @@ static void what_finds_no_room_at_home_waits_there(void **state)
 
 	for (unsigned i = 0; i < PIECES; i++)
 		l[i] = make(&pocket, 1);
-	for (unsigned i = 0; i < POCKET_DEPTH; i++)
+	for (unsigned i = 0; i < POCKET_PIECES_MOST; i++)
 		put(l[i]);
-	assert_true(large_free(NULL, l[POCKET_DEPTH]));
+	assert_true(large_free(NULL, l[POCKET_PIECES_MOST]));
 	longer = make(&pocket, 2);
-	assert_ptr_equal(arrivals_list(a), l[POCKET_DEPTH]);
+	assert_ptr_equal(arrivals_list(a), l[POCKET_PIECES_MOST]);
 	assert_null(pocket_check(&pocket));
-	for (unsigned i = 0; i <= POCKET_DEPTH; i++)
+	for (unsigned i = 0; i <= POCKET_PIECES_MOST; i++)
 		l[i] = make(&pocket, 1);
 	assert_null(arrivals_list(a));
 	large_release(longer);
@@ -677,18 +705,18 @@ static void what_came_home_ages_like_the_rest(void **state)
 
 	for (unsigned i = 0; i < PIECES; i++)
 		l[i] = make(&pocket, 1);
-	for (unsigned i = 0; i < POCKET_DEPTH + 3; i++)
+	for (unsigned i = 0; i < POCKET_PIECES_MOST + 3; i++)
 		assert_true(large_free(NULL, l[i]));
 	pocket_tick(&pocket);
-	assert_int_equal(pieces->granules, POCKET_DEPTH);
+	assert_int_equal(pieces->granules, POCKET_PIECES_MOST);
 	assert_int_equal(hak_space.large, PIECES - 3);
 	hak_settings.purge_delay_ms = 1;
 	for (int i = 0; i < 500 && !pocket_expects_none(&pocket); i++) {
 		sleep_ms(1);
 		pocket_tick(&pocket);
 	}
-	assert_int_equal(hak_space.large, PIECES - POCKET_DEPTH - 3);
-	for (unsigned i = POCKET_DEPTH + 3; i < PIECES; i++)
+	assert_int_equal(hak_space.large, PIECES - POCKET_PIECES_MOST - 3);
+	for (unsigned i = POCKET_PIECES_MOST + 3; i < PIECES; i++)
 		large_free(&pocket, l[i]);
 }
 
@@ -792,6 +820,7 @@ int main(void)
 		cmocka_unit_test_setup(bounded_by_what_lives, start),
 		cmocka_unit_test_setup(threads_share, start),
 		cmocka_unit_test_setup(oldest_goes_first, start),
+		cmocka_unit_test_setup(row_has_room_for_all, start),
 		cmocka_unit_test_setup(stale_pieces_go, start),
 		cmocka_unit_test_setup(fresh_pieces_stay, start),
 		cmocka_unit_test_setup(nothing_kept_where_nothing_is, start),
