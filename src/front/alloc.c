@@ -222,8 +222,8 @@ static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 /* Has its calls ahead of it: kept apart, so that the short way needs no frame. The heap has been entered. */
 HAK_NOINLINE static bool free_to_outbox(struct heap *h, struct slab *s, uintptr_t block) {
 	free_remote(h, s, block);
-	if (HAK_UNLIKELY(inboxes_wait()))
-		heap_look(h); /* it may be all that this thread does */
+	if (HAK_UNLIKELY(inboxes_wait()) && h->pace-- == 0)
+		heap_pace(h, NULL); /* it may be all that this thread does */
 	heap_leave(h);
 	return true;
 }
