@@ -157,7 +157,8 @@ static bool is_due(struct inbox *in, size_t whole, uint64_t now) {
 
 enum extent { PART_OF_DUE, ALL_DUE, EVERYTHING };
 
-static void relieve_inboxes(enum extent extent) {
+/* How many slabs wait on. */
+static size_t relieve_inboxes(enum extent extent) {
 	uint64_t now = os_now_ms();
 	size_t purged = 0, waits = 0; /* slabs */
 	bool is_locked = false;
@@ -169,7 +170,6 @@ static void relieve_inboxes(enum extent extent) {
 			continue;
 		if (extent != EVERYTHING && !is_due(in, waits + whole, now)) {
 			waits += whole;
-			inboxes_note();
 		} else if (h->locked) {
 			is_locked = true; /* it may be destroyed at any moment, but under its lock */
 			inboxes_note(); /* which somebody may have */
@@ -181,18 +181,26 @@ static void relieve_inboxes(enum extent extent) {
 		note_time(&purged_ms, now);
 	if (is_locked && extent != EVERYTHING)
 		locked_heap_drain();
+	return waits;
 }
 
 void sleepers_relieve(bool ends) {
 	uint64_t now = os_cycles();
-	bool much = ends ? inboxes_wait() >= MUCH : inboxes_overflow();
+	static _Atomic uint32_t left; /* what waited on at the last look. Relaxed: for a guess */
+	bool much = ends ? inboxes_wait() >= atomic_load_explicit(&left, memory_order_relaxed) + MUCH : inboxes_overflow();
 	if (!much && now - time_of(&looked) < (ends ? BEFORE_THE_LAST : BETWEEN))
 		return;
 	note_time(&looked, now);
 	/* First: what comes from here on is counted anew. */
 	atomic_store_explicit(&hak_whole_wait, 0, memory_order_relaxed);
+	size_t waits = 0;
 	if (hak_settings.purge_delay_ms >= 0 && hak_settings.secure == 0 && !purge_is_discreet())
-		relieve_inboxes(ends ? ALL_DUE : PART_OF_DUE);
+		waits = relieve_inboxes(ends ? ALL_DUE : PART_OF_DUE);
+	/* If more may wait than makes overflow, any that comes would. */
+	uint32_t counted = waits < PURGE_CEILING / GRANULE ? (uint32_t)waits : 1;
+	atomic_store_explicit(&left, counted, memory_order_relaxed);
+	if (counted != 0)
+		inboxes_count_whole(counted);
 }
 
 uint64_t sleepers_due(void) {

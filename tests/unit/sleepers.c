@@ -317,6 +317,20 @@ static void rest_of_too_much_does_not_wait(void **state)
 	__atomic_fetch_sub(&hak_space.live, ELSE, __ATOMIC_RELAXED);
 }
 
+/* What was too little at the last look is not forgotten: with what has come since it is too much. */
+static void what_waits_on_counts(void **state)
+{
+	fill(3 * FEW);
+	free_by_other(2 * FEW, false);
+	look();
+	assert_int_equal(given_back(), 0);
+	for (unsigned i = 2 * FEW; i < 3 * FEW; i++)
+		assert_true(free_block(other, block[i]));
+	outbox_flush(&other->outbox);
+	sleepers_relieve(false);
+	assert_true(given_back() > 60);
+}
+
 /* A message holds one block of each slab. */
 static void trim_reads_messages(void **state)
 {
@@ -540,6 +554,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_several_owners_have_is_much, begin, end),
 		cmocka_unit_test_setup_teardown(look_is_bounded, begin, end),
 		cmocka_unit_test_setup_teardown(rest_of_too_much_does_not_wait, begin, end),
+		cmocka_unit_test_setup_teardown(what_waits_on_counts, begin, end),
 		cmocka_unit_test_setup_teardown(trim_reads_messages, begin, end),
 		cmocka_unit_test_setup_teardown(thread_that_ends_just_after_a_look_gives_back_much, begin, end),
 		cmocka_unit_test_setup_teardown(nothing_stays_noted_where_nothing_is_done, begin, end),
