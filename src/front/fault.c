@@ -16,14 +16,14 @@
 
 static struct sigaction before; /* constant once the handler is installed */
 
-/* For the report's details: where the access is, not where this thread last asked for memory. */
-static void note_place(const ucontext_t *at) {
-	if (hak_tcache.heap == NULL)
-		return;
+/* The instruction that made the access. */
+static uintptr_t place_of(const ucontext_t *at) {
 #if defined(__x86_64__)
-	hak_tcache.heap->caller = (const void *)at->uc_mcontext.gregs[REG_RIP];
+	return (uintptr_t)at->uc_mcontext.gregs[REG_RIP];
 #elif defined(__aarch64__)
-	hak_tcache.heap->caller = (const void *)at->uc_mcontext.pc;
+	return at->uc_mcontext.pc;
+#else
+	return 0;
 #endif
 }
 
@@ -85,8 +85,11 @@ static void handle(int number, siginfo_t *info, void *context) {
 	bool by_access = info->si_code == SEGV_ACCERR || info->si_code == SEGV_MAPERR;
 	/* Going on after a report, or silently, means to let the access through. */
 	bool is_mapped = info->si_code != SEGV_MAPERR;
-	note_place(context);
-	if (by_access && explain(addr, is_mapped) && os_protect((void *)align_down(addr, page), page, true))
+	uintptr_t place = place_of(context);
+	if (hak_tcache.heap != NULL) /* for the report's details: not where this thread last asked for memory */
+		hak_tcache.heap->caller = (const void *)place;
+	/* Nothing makes an instruction of what is there. */
+	if (by_access && explain(addr, is_mapped) && addr != place && os_protect((void *)align_down(addr, page), page, true))
 		return;
 	pass_on(number, info, context);
 }

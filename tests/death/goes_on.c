@@ -280,6 +280,27 @@ static void faults_in_pages_it_shut_kill_it(void)
 	}
 }
 
+/* To let such an access through would not help: it would fault again, for ever. */
+static void jump_into_freed_block_kills_it(void)
+{
+	int status;
+
+	need_going_on();
+	pid_t child = fork();
+	if (child == 0) {
+		char *p = opaque(malloc(200 << 10));
+		void (*jump)(void);
+
+		free(p);
+		memcpy(&jump, &p, sizeof jump);
+		alarm(20);
+		jump();
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
 /* It comes once, and not by running an instruction again. */
 static void faults_that_are_sent_kill_it(void)
 {
@@ -586,6 +607,7 @@ int main(int argc, char **argv)
 		{"sizes_are_exact", sizes_are_exact},
 		{"faults_of_the_program_kill_it", faults_of_the_program_kill_it},
 		{"faults_in_pages_it_shut_kill_it", faults_in_pages_it_shut_kill_it},
+		{"jump_into_freed_block_kills_it", jump_into_freed_block_kills_it},
 		{"faults_that_are_sent_kill_it", faults_that_are_sent_kill_it},
 		{"handlers_of_the_program_are_called", handlers_of_the_program_are_called},
 		{NULL, NULL},
