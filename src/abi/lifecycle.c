@@ -213,7 +213,9 @@ HAK_EVERYDAY HAK_NOINLINE static struct heap *attach(void) {
 	/* Hardened, every call is to be out of line. */
 	bool inert = hak_settings.secure != 0 || t->forsaken != NULL;
 	tcache_count_frees(NULL, TAG_MATCHES_NONE); /* till all of the heap is there */
-	h = heap_acquire(inert ? NULL : t->bin, false);
+	do
+		h = heap_acquire(inert ? NULL : t->bin, false);
+	while (h == NULL && bigcache_release(0));
 	if (h == NULL)
 		return NULL;
 	if (HAK_UNLIKELY(hak_settings.stats == STATS_OPS))

@@ -451,6 +451,12 @@ static void guard_rate_blames_no_block_for_a_wild_access(void **state)
 	assert_non_null(strstr(result.err.text, " behind "));
 }
 
+/* What BigCache keeps is not kept from what describes them. */
+static void threads_and_heaps_begin_at_the_limit(void **state)
+{
+	assert_int_equal(value_of("LIMIT=64M", "fail_at_limit", "300"), 0);
+}
+
 /* One in four: each begins anywhere between two guarded blocks, 100 in the mean. */
 static void guard_rate_guards_in_children_by_chance(void **state)
 {
@@ -648,6 +654,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(limit_leaves_what_caches_have_to_realloc),
 		cmocka_unit_test(secure_destroys_contents_with_the_heap),
 		cmocka_unit_test(guard_rate_blames_no_block_for_a_wild_access),
+		cmocka_unit_test(threads_and_heaps_begin_at_the_limit),
 		cmocka_unit_test(guard_rate_guards_in_children_by_chance),
 		cmocka_unit_test(settings_leave_errno_to_main),
 		cmocka_unit_test(stats_file_may_be_standard_output),

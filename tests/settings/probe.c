@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -854,6 +855,54 @@ static long write_behind(long distance)
 	return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) ? WTERMSIG(status) : -1;
 }
 
+static atomic_int begun, failed;
+
+static void *take_one(void *unused)
+{
+	void *p = malloc(100);
+
+	failed += p == NULL;
+	begun++;
+	pause();
+	return p;
+}
+
+/* All that a limit allows is in use, and what was freed is kept: of `n` threads, and heaps, those that get no memory. */
+static long fail_at_limit(long n)
+{
+	enum { SMALL = 24 << 10, KEPT = 8 };
+	static void *small[SMALL], *kept[KEPT];
+	static const size_t sizes[] = {4 * MIB, MIB};
+
+	for (int i = 0; i < SMALL; i++)
+		if ((small[i] = malloc(1000)) == NULL)
+			return -1;
+	for (int i = 0; i < KEPT; i++)
+		if ((kept[i] = malloc(MIB)) == NULL)
+			return -1;
+	for (int i = 0; i < 2; i++)
+		while (malloc(sizes[i]) != NULL)
+			continue;
+	while (memalign(128 << 10, 60 << 10) != NULL)
+		continue;
+	for (int i = 0; i < SMALL; i++) /* what is in use there will not be short */
+		if (i % 1000 != 0)
+			free(small[i]);
+	for (int i = 0; i < KEPT; i++)
+		free(kept[i]);
+	for (long i = 0; i < n; i++) {
+		pthread_t thread;
+		if (pthread_create(&thread, NULL, take_one, NULL) != 0)
+			return -1;
+		while (begun <= i)
+			usleep(100);
+	}
+	find_heaps();
+	for (long i = 0; i < n; i++)
+		failed += heaps.new() == NULL;
+	return failed;
+}
+
 /* Of 200 children, those to whom one of the `most` first blocks is guarded: it has not a byte more than was asked for. */
 static long guarded_children(long most)
 {
@@ -906,7 +955,7 @@ int main(int argc, char **argv)
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},
 		{"come_and_go", come_and_go}, {"change_sizes", change_sizes}, {"prefer_dead", prefer_the_dead},
 		{"regrow", regrow}, {"heap_regrow", heap_regrow}, {"destroyed", left_when_destroyed},
-		{"errno", errno_at_start}, {"write_behind", write_behind}, {"guarded_children", guarded_children},
+		{"errno", errno_at_start}, {"write_behind", write_behind}, {"fail_at_limit", fail_at_limit}, {"guarded_children", guarded_children},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)
