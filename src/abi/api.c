@@ -30,7 +30,7 @@ static void *zero_all(void *p) {
 
 API void *hak_zalloc(size_t size) {
 	void *p = tcache_alloc(size);
-	return p != NULL ? zero_all(p) : entry_alloc(size, ALLOC_ALIGN, true);
+	return p != NULL ? zero_all(p) : entry_alloc(size, ALLOC_ALIGN, true, ENTRY_CALLER);
 }
 
 API void *hak_realloc(void *ptr, size_t size) {
@@ -52,8 +52,8 @@ API void *hak_rezalloc(void *ptr, size_t size) {
 	/* Behind what was asked for the block is zero by induction, so only what moves in behind the old
 	   usable size, or is given up now, needs clearing. */
 	size_t old;
-	if (HAK_UNLIKELY(entry_find(OP_REALLOC, ptr, &old) >= BLOCK_MISUSED))
-		return entry_stand_in(size != 0 ? entry_alloc(size, ALLOC_ALIGN, true) : NULL, ptr, min_size(old, size));
+	if (HAK_UNLIKELY(entry_find(OP_REALLOC, ptr, &old, ENTRY_CALLER) >= BLOCK_MISUSED))
+		return entry_stand_in(size != 0 ? entry_alloc(size, ALLOC_ALIGN, true, ENTRY_CALLER) : NULL, ptr, min_size(old, size));
 	char *p = entry_realloc(ptr, size);
 	if (p == NULL)
 		return NULL;
@@ -67,14 +67,14 @@ API void *hak_aligned_alloc(size_t alignment, size_t size) {
 		errno = EINVAL;
 		return NULL;
 	}
-	return entry_aligned(alignment, size);
+	return entry_aligned(alignment, size, ENTRY_CALLER);
 }
 
 API int hak_posix_memalign(void **ptrp, size_t alignment, size_t size) {
 	if (!is_alignment(alignment) || alignment % sizeof(void *) != 0)
 		return EINVAL;
 	int saved = errno;
-	void *p = entry_aligned(alignment, size);
+	void *p = entry_aligned(alignment, size, ENTRY_CALLER);
 	errno = saved;
 	if (p == NULL)
 		return ENOMEM;
@@ -113,13 +113,13 @@ API void *hak_expand(void *ptr, size_t size) {
 	if (ptr == NULL || size > PTRDIFF_MAX)
 		return NULL;
 	size_t old;
-	if (entry_find(OP_REALLOC, ptr, &old) >= BLOCK_MISUSED)
+	if (entry_find(OP_REALLOC, ptr, &old, ENTRY_CALLER) >= BLOCK_MISUSED)
 		return NULL;
 	if (size <= old)
 		return ptr;
 	if (!block_resize(ptr, size, true))
 		return NULL;
-	return entry_resized(ptr, ptr, size, __builtin_return_address(0));
+	return entry_resized(ptr, ptr, size, ENTRY_CALLER);
 }
 
 /* A program that asks amid its work, to learn who serves it, pays no page for that. */

@@ -26,7 +26,7 @@ static void *heap_alloc(hak_heap_t *heap, size_t size, size_t align, bool zero) 
 	if (p == NULL)
 		errno = ENOMEM;
 	else if (HAK_UNLIKELY(sample_has_blocks()))
-		entry_sample(lh, p, size, __builtin_return_address(0));
+		entry_sample(lh, p, size, ENTRY_CALLER);
 	return p;
 }
 
@@ -69,7 +69,7 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	if (ptr == NULL)
 		return hak_heap_malloc(heap, size);
 	size_t old;
-	if (HAK_UNLIKELY(entry_find(OP_REALLOC, ptr, &old) >= BLOCK_MISUSED))
+	if (HAK_UNLIKELY(entry_find(OP_REALLOC, ptr, &old, ENTRY_CALLER) >= BLOCK_MISUSED))
 		return entry_stand_in(size != 0 ? hak_heap_malloc(heap, size) : NULL, ptr, min_size(old, size));
 	if (size == 0) {
 		entry_free_as(ptr, KIND_MALLOC);
@@ -89,7 +89,7 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	}
 	if (regrown != NULL) {
 		errno = saved;
-		return entry_resized(ptr, regrown, size, __builtin_return_address(0));
+		return entry_resized(ptr, regrown, size, ENTRY_CALLER);
 	}
 	if (p != NULL) {
 		memcpy(p, ptr, min_size(old, size));

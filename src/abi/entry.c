@@ -63,18 +63,18 @@ HAK_NOINLINE static void *alloc_refilled(struct heap *h, size_t size, const void
 	return HAK_LIKELY(p != NULL) ? p : alloc_any(size, ALLOC_ALIGN, false, caller);
 }
 
-void *entry_alloc(size_t size, size_t align, bool zero) {
+void *entry_alloc(size_t size, size_t align, bool zero, const void *caller) {
 	struct heap *h = hak_tcache.heap;
 	if (h == NULL || align > ALLOC_ALIGN || zero || profile_is_due())
-		return alloc_any(size, align, zero, __builtin_return_address(0));
+		return alloc_any(size, align, zero, caller);
 	if (size > SC_MAX_SIZE)
-		return alloc_reused(h, size, __builtin_return_address(0));
+		return alloc_reused(h, size, caller);
 	void *p = bin_pop_listed(h, sc_of(size));
-	return HAK_LIKELY(p != NULL) ? p : alloc_refilled(h, size, __builtin_return_address(0));
+	return HAK_LIKELY(p != NULL) ? p : alloc_refilled(h, size, caller);
 }
 
-void *entry_alloc_as(size_t size, size_t align, unsigned kind) {
-	void *p = align > ALLOC_ALIGN ? entry_aligned(align, size) : entry_alloc(size, align, false);
+void *entry_alloc_as(size_t size, size_t align, unsigned kind, const void *caller) {
+	void *p = align > ALLOC_ALIGN ? entry_aligned(align, size, caller) : entry_alloc(size, align, false, caller);
 	if ((secure_is_on() || hak_settings.guard_rate != 0) && p != NULL)
 		secure_set_kind(p, (enum block_kind)kind);
 	return p;
@@ -171,14 +171,14 @@ HAK_NOINLINE static void release_as(void *ptr, uintptr_t code, unsigned kind, co
 void entry_free_as(void *ptr, unsigned kind) {
 	uintptr_t code = tcache_code(ptr);
 	if (!tcache_free(ptr, code))
-		release_as(ptr, code, kind, __builtin_return_address(0));
+		release_as(ptr, code, kind, ENTRY_CALLER);
 }
 
 void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 	uintptr_t code = tcache_code(ptr);
 	if (tcache_free(ptr, code))
 		return;
-	const void *caller = __builtin_return_address(0);
+	const void *caller = ENTRY_CALLER;
 	if (secure_is_on() && ptr != NULL) {
 		if (hak_tcache.heap != NULL)
 			hak_tcache.heap->caller = caller;
@@ -188,8 +188,8 @@ void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind) {
 	release_as(ptr, code, kind, caller);
 }
 
-void entry_free(void *ptr, uintptr_t code) {
-	release_as(ptr, code, KIND_MALLOC, __builtin_return_address(0));
+void entry_free(void *ptr, uintptr_t code, const void *caller) {
+	release_as(ptr, code, KIND_MALLOC, caller);
 }
 
 void *entry_calloc(size_t count, size_t size) {
@@ -201,15 +201,15 @@ void *entry_calloc(size_t count, size_t size) {
 	void *p = tcache_alloc(total);
 	if (HAK_LIKELY(p != NULL))
 		return memset(p, 0, total);
-	return entry_alloc(total, ALLOC_ALIGN, true);
+	return entry_alloc(total, ALLOC_ALIGN, true, ENTRY_CALLER);
 }
 
-void *entry_aligned(size_t align, size_t size) {
+void *entry_aligned(size_t align, size_t size, const void *caller) {
 	if (align <= ALLOC_ALIGN)
 		return entry_malloc(size);
 	unsigned sc = goes_to_libc(size) ? 0 : alloc_class(size, align);
 	void *p = sc != 0 ? bin_pop(&hak_tcache.bin[sc]) : NULL;
-	return HAK_LIKELY(p != NULL) ? p : entry_alloc(size, align, false);
+	return HAK_LIKELY(p != NULL) ? p : entry_alloc(size, align, false, caller);
 }
 
 HAK_COLD void entry_sample(struct locked_heap *of, void *ptr, size_t size, const void *caller) {
@@ -243,8 +243,10 @@ static size_t size_of_small(const void *ptr) {
 }
 
 /* Whatever size_of_small did not find. */
-HAK_COLD static enum block_found find_other(enum misuse_op op, const void *ptr, size_t *sizep) {
+HAK_COLD static enum block_found find_other(enum misuse_op op, const void *ptr, size_t *sizep, const void *caller) {
 	fork_repair_if_due();
+	if (hak_tcache.heap != NULL)
+		hak_tcache.heap->caller = caller;
 	enum block_found found = block_usable_size(op, ptr, sizep);
 	if (HAK_LIKELY(found != BLOCK_FOREIGN))
 		return found;
@@ -260,9 +262,11 @@ HAK_COLD void *entry_stand_in(void *p, const void *ptr, size_t size) {
 }
 
 /* A new block with the contents of the old one. A block that cannot shrink stays. */
-HAK_NOINLINE static void *realloc_copy(void *ptr, size_t old, size_t size) {
+HAK_NOINLINE static void *realloc_copy(void *ptr, size_t old, size_t size, const void *caller) {
 	int saved = errno;
-	void *p = entry_malloc(size);
+	void *p = tcache_alloc(size);
+	if (p == NULL)
+		p = entry_alloc(size, ALLOC_ALIGN, false, caller);
 	if (p == NULL) {
 		if (size > old || !block_resize(ptr, size, true))
 			return NULL;
@@ -270,7 +274,9 @@ HAK_NOINLINE static void *realloc_copy(void *ptr, size_t old, size_t size) {
 		return ptr;
 	}
 	memcpy(p, ptr, min_size(old, size));
-	entry_release(ptr);
+	uintptr_t code = tcache_code(ptr);
+	if (!tcache_free(ptr, code))
+		entry_free(ptr, code, caller);
 	return p;
 }
 
@@ -288,9 +294,9 @@ HAK_COLD void *entry_not_regrown(void *ptr) {
 /* All but a small block: small rather than fast. */
 HAK_COLD static void *realloc_other(void *ptr, size_t size, const void *caller) {
 	size_t old;
-	enum block_found found = find_other(OP_REALLOC, ptr, &old);
+	enum block_found found = find_other(OP_REALLOC, ptr, &old, caller);
 	if (HAK_UNLIKELY(found >= BLOCK_MISUSED))
-		return entry_stand_in(size != 0 ? entry_alloc(size, ALLOC_ALIGN, false) : NULL, ptr, min_size(old, size));
+		return entry_stand_in(size != 0 ? entry_alloc(size, ALLOC_ALIGN, false, caller) : NULL, ptr, min_size(old, size));
 	if (size == 0) {
 		entry_free_as(ptr, KIND_MALLOC);
 		return NULL;
@@ -304,7 +310,7 @@ HAK_COLD static void *realloc_other(void *ptr, size_t size, const void *caller) 
 	int saved = errno;
 	void *p = entry_regrow(ptr, size, true);
 	if (p == NULL) {
-		p = realloc_copy(ptr, old, size);
+		p = realloc_copy(ptr, old, size, caller);
 		if (p != NULL) {
 			errno = saved;
 			return p;
@@ -325,21 +331,21 @@ void *entry_realloc(void *ptr, size_t size) {
 	if (HAK_LIKELY(size != 0 && size_fits_well(small, size)))
 		return ptr;
 	if (HAK_LIKELY(small != 0 && size - 1 < PTRDIFF_MAX))
-		return realloc_copy(ptr, small, size);
-	return realloc_other(ptr, size, __builtin_return_address(0));
+		return realloc_copy(ptr, small, size, ENTRY_CALLER);
+	return realloc_other(ptr, size, ENTRY_CALLER);
 }
 
 /* Programs that keep books of their memory (redis) ask at each malloc and free. */
 size_t entry_usable_size(const void *ptr) {
 	size_t size = size_of_small(ptr);
 	if (HAK_UNLIKELY(size == 0) && ptr != NULL)
-		find_other(OP_USABLE_SIZE, ptr, &size);
+		find_other(OP_USABLE_SIZE, ptr, &size, ENTRY_CALLER);
 	return size;
 }
 
-HAK_COLD enum block_found entry_find(enum misuse_op op, const void *ptr, size_t *sizep) {
+HAK_COLD enum block_found entry_find(enum misuse_op op, const void *ptr, size_t *sizep, const void *caller) {
 	*sizep = size_of_small(ptr);
-	return HAK_LIKELY(*sizep != 0) ? BLOCK_OURS : find_other(op, ptr, sizep);
+	return HAK_LIKELY(*sizep != 0) ? BLOCK_OURS : find_other(op, ptr, sizep, caller);
 }
 
 int entry_trim(size_t keep) {

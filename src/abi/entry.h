@@ -18,13 +18,18 @@ HAK_INLINE bool is_alignment(size_t a) {
 	return is_pow2(a) && a <= PTRDIFF_MAX;
 }
 
+/* Where the function that this stands in, or was inlined into, was called: a public one's by the program. Reports, and
+   profiles, name that. As an argument of what is called out of line only: else the short ways would read it, too. */
+#define ENTRY_CALLER __builtin_return_address(0)
+
 /* `align`: a power of two. */
-HAK_NOINLINE void *entry_alloc(size_t size, size_t align, bool zero);
-HAK_NOINLINE void entry_free(void *ptr, uintptr_t code); /* tcache_code, where tcache_free refused */
+HAK_NOINLINE void *entry_alloc(size_t size, size_t align, bool zero, const void *caller);
+/* `code`: tcache_code's, where tcache_free refused. */
+HAK_NOINLINE void entry_free(void *ptr, uintptr_t code, const void *caller);
 
 /* Likewise for calls that go with one another: `kind` is an enum block_kind. `align` 0: not said. With the fast path of
    free; that of malloc for greater alignments only. */
-HAK_NOINLINE void *entry_alloc_as(size_t size, size_t align, unsigned kind);
+HAK_NOINLINE void *entry_alloc_as(size_t size, size_t align, unsigned kind, const void *caller);
 HAK_NOINLINE void entry_free_as(void *ptr, unsigned kind);
 HAK_NOINLINE void entry_free_sized(void *ptr, size_t size, size_t align, unsigned kind);
 
@@ -33,7 +38,7 @@ void *entry_realloc(void *ptr, size_t size);
 size_t entry_usable_size(const void *ptr); /* 0: NULL, or no block, as has been said */
 
 /* As block_usable_size, also of libc's: of those alone BLOCK_FOREIGN is said. */
-enum block_found entry_find(enum misuse_op op, const void *ptr, size_t *sizep);
+enum block_found entry_find(enum misuse_op op, const void *ptr, size_t *sizep, const void *caller);
 
 /* The program goes on after a misuse: `p`, a new block or NULL, stands in for `ptr`, which is left alone, with `size`
    bytes of it. Gives back `p`. */
@@ -58,13 +63,13 @@ int entry_trim(size_t keep);
 
 HAK_INLINE void *entry_malloc(size_t size) {
 	void *p = tcache_alloc(size);
-	return HAK_LIKELY(p != NULL) ? p : entry_alloc(size, ALLOC_ALIGN, false);
+	return HAK_LIKELY(p != NULL) ? p : entry_alloc(size, ALLOC_ALIGN, false, ENTRY_CALLER);
 }
 
 HAK_INLINE void entry_release(void *ptr) {
 	uintptr_t code = tcache_code(ptr);
 	if (HAK_UNLIKELY(!tcache_free(ptr, code)))
-		entry_free(ptr, code);
+		entry_free(ptr, code, ENTRY_CALLER);
 }
 
 HAK_INLINE void entry_release_as(void *ptr, unsigned kind) {
@@ -80,6 +85,6 @@ HAK_INLINE void entry_release_sized(void *ptr, size_t size, size_t align, unsign
 void *entry_calloc(size_t count, size_t size);
 
 /* Any alignment that is a power of two; 0 size is allowed. */
-void *entry_aligned(size_t align, size_t size);
+void *entry_aligned(size_t align, size_t size, const void *caller);
 
 #endif

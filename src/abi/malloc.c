@@ -62,7 +62,7 @@ ABI void *aligned_alloc(size_t alignment, size_t size) {
 		errno = EINVAL;
 		return NULL;
 	}
-	return entry_aligned(alignment, size);
+	return entry_aligned(alignment, size, ENTRY_CALLER);
 }
 
 /* Unlike aligned_alloc, rounds an alignment that is no power of two up. */
@@ -71,14 +71,14 @@ ABI void *memalign(size_t alignment, size_t size) {
 		errno = EINVAL;
 		return NULL;
 	}
-	return entry_aligned(next_pow2(alignment), size);
+	return entry_aligned(next_pow2(alignment), size, ENTRY_CALLER);
 }
 
 ABI int posix_memalign(void **ptrp, size_t alignment, size_t size) {
 	if (HAK_UNLIKELY(!is_pow2(alignment) || alignment % sizeof(void *) != 0))
 		return EINVAL;
 	int saved = errno;
-	void *p = entry_aligned(alignment, size);
+	void *p = entry_aligned(alignment, size, ENTRY_CALLER);
 	if (HAK_UNLIKELY(p == NULL))
 		return ENOMEM; /* errno says so, too, as after libc's: programs look there */
 	errno = saved;
@@ -92,7 +92,7 @@ static size_t page_size(void) {
 }
 
 ABI void *valloc(size_t size) {
-	return entry_aligned(page_size(), size);
+	return entry_aligned(page_size(), size, ENTRY_CALLER);
 }
 
 ABI void *pvalloc(size_t size) {
@@ -101,7 +101,7 @@ ABI void *pvalloc(size_t size) {
 		errno = ENOMEM;
 		return NULL;
 	}
-	return entry_aligned(page, align_up(size, page));
+	return entry_aligned(page, align_up(size, page), ENTRY_CALLER);
 }
 
 /* ---- asking and telling ---- */

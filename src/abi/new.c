@@ -74,7 +74,7 @@ static bool call_handler_catching(new_handler handler) {
 static void *new_failed(size_t size, size_t align, unsigned kind, bool (*call)(new_handler)) {
 	new_handler handler;
 	while ((handler = current_handler()) != NULL && call(handler)) {
-		void *p = entry_alloc_as(size, align, kind);
+		void *p = entry_alloc_as(size, align, kind, NULL);
 		if (p != NULL)
 			return p;
 	}
@@ -92,13 +92,14 @@ HAK_COLD static void *new_or_null(size_t size, size_t align, unsigned kind) {
 	return new_failed(size, align, kind, call_handler_catching);
 }
 
-HAK_INLINE void *new_aligned(size_t size, size_t align, unsigned kind) {
-	void *p = entry_alloc_as(size, align < ALLOC_ALIGN ? ALLOC_ALIGN : align, kind);
+/* What the short ways leave: called last, so that it is called by the program. */
+HAK_NOINLINE static void *new_aligned(size_t size, size_t align, unsigned kind) {
+	void *p = entry_alloc_as(size, align < ALLOC_ALIGN ? ALLOC_ALIGN : align, kind, ENTRY_CALLER);
 	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, align, kind);
 }
 
-HAK_INLINE void *new_aligned_nothrow(size_t size, size_t align, unsigned kind) {
-	void *p = entry_alloc_as(size, align < ALLOC_ALIGN ? ALLOC_ALIGN : align, kind);
+HAK_NOINLINE static void *new_aligned_nothrow(size_t size, size_t align, unsigned kind) {
+	void *p = entry_alloc_as(size, align < ALLOC_ALIGN ? ALLOC_ALIGN : align, kind, ENTRY_CALLER);
 	return HAK_LIKELY(p != NULL) ? p : new_or_null(size, align, kind);
 }
 

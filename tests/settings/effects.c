@@ -613,6 +613,26 @@ static void details_of_an_access_name_its_place(void **state)
 	assert_in_range(strtol(found + 3, NULL, 16), function, function + FUNCTION_MOST);
 }
 
+/* Not places of ours. */
+static void details_name_places_of_the_program(void **state)
+{
+	enum { WAYS = 10, USES = 3, FUNCTION_MOST = 1024 };
+	static const char *const actions[] = {"overrun_made_by", "overrun_found_by"},
+		*const settings[] = {"on_error=report guard_rate=1 secure=2", "on_error=report secure=2"},
+		*const heads[] = {"allocated by thread ", "found by thread "};
+
+	for (int i = 0; i < 2; i++)
+		for (int way = 0; way < (i == 0 ? WAYS : USES); way++) {
+			char number[16];
+			snprintf(number, sizeof number, "%d", way);
+			long function = value_of(settings[i], actions[i], number);
+			const char *found = strstr(result.err.text, heads[i]);
+			assert_non_null(found);
+			assert_non_null(found = strstr(found, "#0 "));
+			assert_in_range(strtol(found + 3, NULL, 16), function, function + FUNCTION_MOST);
+		}
+}
+
 static void verbose_tells_more_of_a_misuse(void **state)
 {
 	value_of("on_error=report verbose=1", "free_twice", "200000");
@@ -672,6 +692,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(details_in_a_fork_child_name_its_thread),
 		cmocka_unit_test(details_of_an_access_between_slabs_name_no_block),
 		cmocka_unit_test(details_of_an_access_name_its_place),
+		cmocka_unit_test(details_name_places_of_the_program),
 		cmocka_unit_test(verbose_tells_more_of_a_misuse),
 		cmocka_unit_test(stats_report_at_exit),
 		cmocka_unit_test(verbose_says_what_holds),

@@ -783,6 +783,58 @@ static long read_freed(long size)
 	return (long)(uintptr_t)read_at;
 }
 
+__attribute__((noinline, noclone)) static char *allocate_by(long way)
+{
+	static const char *const names[] = {"_Znwm", "_Znam", "_ZnwmSt11align_val_t", "_ZnwmRKSt9nothrow_t"};
+	enum { NAMED = 6, ALIGN = 64, SIZE = 100 };
+	void *p = NULL, *(*make)(size_t, size_t) = NULL;
+
+	if (way >= NAMED)
+		*(void **)&make = dlsym(RTLD_DEFAULT, names[way - NAMED]);
+	switch (way) {
+	case 0: p = malloc(SIZE); break;
+	case 1: p = calloc(SIZE, 1); break;
+	case 2: p = realloc(NULL, SIZE); break;
+	case 3: p = realloc(malloc(8), SIZE); break;
+	case 4: p = posix_memalign(&p, ALIGN, SIZE) == 0 ? p : NULL; break;
+	case 5: p = aligned_alloc(ALIGN, SIZE); break;
+	default: p = make(SIZE, ALIGN);
+	}
+	__asm__ volatile("" : "+r"(p));
+	return p;
+}
+
+/* Where a block is made behind which somebody writes. */
+static long overrun_made_by(long way)
+{
+	volatile char *p = allocate_by(way);
+
+	p[2 * sysconf(_SC_PAGESIZE)] = 1;
+	return (long)(uintptr_t)allocate_by;
+}
+
+/* Where one is resized, and asked for its size, after somebody has written behind it. */
+__attribute__((noinline, noclone)) static void use_overrun(char *p, long way)
+{
+	void *result = NULL;
+	size_t size = 0;
+
+	if (way == 0)
+		size = malloc_usable_size(p);
+	else
+		result = realloc(p, way == 1 ? 200 : 20);
+	__asm__ volatile("" : : "r"(result), "r"(size));
+}
+
+static long overrun_found_by(long way)
+{
+	char *volatile p = malloc(100);
+
+	p[100] = 1;
+	use_overrun(p, way);
+	return (long)(uintptr_t)use_overrun;
+}
+
 /* Does a block of 56 MiB grow to 74 though 10 are kept by caches? */
 static long regrow(long argument)
 {
@@ -955,7 +1007,7 @@ int main(int argc, char **argv)
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},
 		{"come_and_go", come_and_go}, {"change_sizes", change_sizes}, {"prefer_dead", prefer_the_dead},
 		{"regrow", regrow}, {"heap_regrow", heap_regrow}, {"destroyed", left_when_destroyed},
-		{"errno", errno_at_start}, {"write_behind", write_behind}, {"fail_at_limit", fail_at_limit}, {"guarded_children", guarded_children},
+		{"errno", errno_at_start}, {"write_behind", write_behind}, {"overrun_made_by", overrun_made_by}, {"overrun_found_by", overrun_found_by}, {"fail_at_limit", fail_at_limit}, {"guarded_children", guarded_children},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)
