@@ -53,8 +53,12 @@ void misuse_end_report(void) {
 }
 
 void misuse_after_fork(void) {
-	if (atomic_load_explicit(&reports.thread, memory_order_relaxed) != 0) /* else the page stays shared: fork.c's set_flag */
-		misuse_end_report();
+	/* Else the page stays shared: fork.c's set_flag. */
+	if (atomic_load_explicit(&reports.thread, memory_order_relaxed) == 0 && reports.said == 0)
+		return;
+	reports.said = 0; /* a child says what it has to say, whatever its parent did */
+	reports.has_details = false;
+	misuse_end_report();
 }
 
 /* Ends the line and, unless told otherwise, the process. False. */

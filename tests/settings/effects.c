@@ -583,6 +583,14 @@ static void misuse_is_said_in_a_child_forked_amid_a_report(void **state)
 	assert_int_equal(value_of("on_error=report", "fork_amid_report", "48"), 1);
 }
 
+/* Of a process the first misuse is told with details, and as many as a log bears. */
+static void children_tell_of_their_own_misuses(void **state)
+{
+	assert_int_equal(value_of("on_error=report secure=2", "free_twice_too_often", "100000"), 1);
+	assert_int_equal(times_said("double free of "), 101);
+	assert_int_equal(times_said("found by thread "), 2);
+}
+
 /* Whose heap the block is in, who freed it, and who found it. */
 static void details_in_a_fork_child_name_its_thread(void **state)
 {
@@ -690,6 +698,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(overflow_of_a_block_that_is_resized_is_said_once),
 		cmocka_unit_test(misuse_is_said_in_a_child_forked_amid_a_report),
 		cmocka_unit_test(details_in_a_fork_child_name_its_thread),
+		cmocka_unit_test(children_tell_of_their_own_misuses),
 		cmocka_unit_test(details_of_an_access_between_slabs_name_no_block),
 		cmocka_unit_test(details_of_an_access_name_its_place),
 		cmocka_unit_test(details_name_places_of_the_program),

@@ -746,6 +746,16 @@ static long fork_amid_report(long size)
 	return said;
 }
 
+/* More often than is told, and then again in a child. */
+static long free_twice_too_often(long size)
+{
+	for (int i = 0; i < 150; i++)
+		free_twice(size);
+	if (fork() == 0)
+		_exit(free_twice(size) != size);
+	return wait(&(int){0}) > 0;
+}
+
 /* The child that does so. */
 static long free_twice_in_child(long size)
 {
@@ -995,7 +1005,7 @@ int main(int argc, char **argv)
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
 		{"exact", count_exact}, {"free_twice", free_twice}, {"delete_twice", delete_twice},
 		{"resize_freed", resize_freed}, {"overflow_resized", overflow_resized},
-		{"fork_amid_report", fork_amid_report}, {"free_twice_in_child", free_twice_in_child},
+		{"fork_amid_report", fork_amid_report}, {"free_twice_in_child", free_twice_in_child}, {"free_twice_too_often", free_twice_too_often},
 		{"write_slab_front", write_slab_front}, {"read_freed", read_freed},
 		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
 		{"burst_pairs", burst_then_pairs}, {"burst_beside", burst_beside_pairs},
