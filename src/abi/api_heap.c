@@ -100,8 +100,10 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	if (size > old)
 		return entry_not_regrown(ptr);
 	errno = saved; /* a block that cannot shrink stays */
-	if (secure_is_on())
-		block_resize(ptr, size, true); /* what its free may say of it */
+	if (secure_is_on()) { /* what its free may say of it */
+		block_resize(ptr, size, true);
+		hak_secure_believes |= size <= old / 2;
+	}
 	return ptr;
 }
 

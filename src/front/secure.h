@@ -62,6 +62,10 @@ void secure_check_slab(const struct slab *s);
    written over. */
 void secure_forget_uncarved(const struct slab *s);
 
+/* A block stayed as it was, for lack of memory, and is smaller to the program: what cannot tell such from others believes
+   any size that it can have from here on. */
+extern HAK_HIDDEN bool hak_secure_believes;
+
 /* `size` and `align` are what a sized free by `kind`'s calls says of `ptr`; `align` 0: nothing. False: misuse,
    reported. */
 bool secure_check_sized(const void *ptr, size_t size, size_t align, enum block_kind kind);

@@ -457,6 +457,11 @@ static void threads_and_heaps_begin_at_the_limit(void **state)
 	assert_int_equal(value_of("LIMIT=64M", "fail_at_limit", "300"), 0);
 }
 
+static void block_that_could_not_be_smaller_has_its_size(void **state)
+{
+	assert_int_equal(value_of("SECURE=1 LIMIT=24M", "shrink_at_limit", "100"), 1);
+}
+
 /* One in four: each begins anywhere between two guarded blocks, 100 in the mean. */
 static void guard_rate_guards_in_children_by_chance(void **state)
 {
@@ -683,6 +688,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(secure_destroys_contents_with_the_heap),
 		cmocka_unit_test(guard_rate_blames_no_block_for_a_wild_access),
 		cmocka_unit_test(threads_and_heaps_begin_at_the_limit),
+		cmocka_unit_test(block_that_could_not_be_smaller_has_its_size),
 		cmocka_unit_test(guard_rate_guards_in_children_by_chance),
 		cmocka_unit_test(settings_leave_errno_to_main),
 		cmocka_unit_test(stats_file_may_be_standard_output),

@@ -965,6 +965,25 @@ static long fail_at_limit(long n)
 	return failed;
 }
 
+/* A block that realloc makes smaller though there is no memory for a smaller one is freed with its size. -1: there was. */
+static long shrink_at_limit(long size)
+{
+	void (*release)(void *, size_t);
+	char *p = malloc(1000);
+
+	*(void **)&release = dlsym(RTLD_DEFAULT, "free_sized");
+	for (size_t bytes = 16 * MIB; bytes >= 8; bytes /= 2)
+		while (malloc(bytes) != NULL)
+			continue;
+	while (malloc((size_t)size) != NULL)
+		continue;
+	p = realloc(p, (size_t)size);
+	if (malloc_usable_size(p) < 1000)
+		return -1;
+	release(p, (size_t)size);
+	return 1;
+}
+
 /* Of 200 children, those to whom one of the `most` first blocks is guarded: it has not a byte more than was asked for. */
 static long guarded_children(long most)
 {
@@ -1017,7 +1036,7 @@ int main(int argc, char **argv)
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},
 		{"come_and_go", come_and_go}, {"change_sizes", change_sizes}, {"prefer_dead", prefer_the_dead},
 		{"regrow", regrow}, {"heap_regrow", heap_regrow}, {"destroyed", left_when_destroyed},
-		{"errno", errno_at_start}, {"write_behind", write_behind}, {"overrun_made_by", overrun_made_by}, {"overrun_found_by", overrun_found_by}, {"fail_at_limit", fail_at_limit}, {"guarded_children", guarded_children},
+		{"errno", errno_at_start}, {"write_behind", write_behind}, {"overrun_made_by", overrun_made_by}, {"overrun_found_by", overrun_found_by}, {"fail_at_limit", fail_at_limit}, {"shrink_at_limit", shrink_at_limit}, {"guarded_children", guarded_children},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)
