@@ -102,7 +102,8 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	errno = saved; /* a block that cannot shrink stays */
 	if (secure_is_on()) { /* what its free may say of it */
 		block_resize(ptr, size, true);
-		hak_secure_believes |= size <= old / 2;
+		if (size <= old / 2)
+			secure_believe();
 	}
 	return ptr;
 }

@@ -270,7 +270,7 @@ HAK_NOINLINE static void *realloc_copy(void *ptr, size_t old, size_t size, const
 	if (p == NULL) {
 		if (size > old || !block_resize(ptr, size, true))
 			return NULL;
-		hak_secure_believes = true;
+		secure_believe();
 		errno = saved;
 		return ptr;
 	}

@@ -146,7 +146,7 @@ void secure_forget_uncarved(const struct slab *s) {
 	}
 }
 
-bool hak_secure_believes;
+_Atomic bool hak_secure_believes;
 
 /* Would a request of this size and alignment have got a block of this class? */
 static bool size_is_of_class(unsigned sc, size_t size, size_t align) {
@@ -162,8 +162,9 @@ static bool size_is_plausible(uint32_t tag, size_t is, size_t size, size_t align
 		return is == max_size(size, 1);
 	if (tag == TAG_LARGE)
 		return size <= is && (large_good_size(size) == is || size <= SC_MAX_SIZE);
-	return size_is_of_class(sc_of(is), size, align) ||
-		(kind == KIND_MALLOC && (size_fits_well(is, size) || (hak_secure_believes && size <= is)));
+	if (kind == KIND_MALLOC && atomic_load_explicit(&hak_secure_believes, memory_order_relaxed))
+		return size <= is;
+	return size_is_of_class(sc_of(is), size, align) || (kind == KIND_MALLOC && size_fits_well(is, size));
 }
 
 bool secure_check_sized(const void *ptr, size_t size, size_t align, enum block_kind kind) {

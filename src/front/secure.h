@@ -63,8 +63,11 @@ void secure_check_slab(const struct slab *s);
 void secure_forget_uncarved(const struct slab *s);
 
 /* A block stayed as it was, for lack of memory, and is smaller to the program: what cannot tell such from others believes
-   any size that it can have from here on. */
-extern HAK_HIDDEN bool hak_secure_believes;
+   any size that it can have from here on. Relaxed: it is looked at when a block is freed, which its resizing came before. */
+extern HAK_HIDDEN _Atomic bool hak_secure_believes;
+HAK_INLINE void secure_believe(void) {
+	atomic_store_explicit(&hak_secure_believes, true, memory_order_relaxed);
+}
 
 /* `size` and `align` are what a sized free by `kind`'s calls says of `ptr`; `align` 0: nothing. False: misuse,
    reported. */
