@@ -178,7 +178,8 @@ HAK_ATTR((__warn_unused_result__))
 hak_heap_t *hak_heap_new(void) HAK_NOEXCEPT;
 
 /* As their namesakes above, with the block in `heap`. Blocks are freed one by one with hak_free or
-   free, or with the heap. hak_heap_realloc puts the block in `heap` if it moves it. */
+   free, or with the heap. hak_heap_realloc puts the block in `heap` if it moves it. Of one that hak_realloc, realloc or
+   their like have resized it is not said whose it is. */
 HAK_ATTR((__malloc__, __alloc_size__(2), __nonnull__(1), __warn_unused_result__))
 void *hak_heap_malloc(hak_heap_t *heap, size_t size) HAK_NOEXCEPT;
 HAK_ATTR((__malloc__, __alloc_size__(2, 3), __nonnull__(1), __warn_unused_result__))
@@ -207,7 +208,7 @@ struct hak_stats_class {
 	uint64_t free;   /* other free blocks */
 	uint64_t fresh;  /* never handed out: they cost no memory yet */
 	uint64_t unused; /* bytes of the live blocks that were not asked for: an estimate from samples */
-	uint64_t allocs, frees; /* calls, under HAKMEM_STATS=ops only */
+	uint64_t allocs, frees; /* as those of the process, below */
 };
 
 /* The warm pool, by bands of sizes: band k up to 8 * 2^k bytes, up to 1024; band 8 above. */
@@ -220,7 +221,7 @@ struct hak_stats_band {
 struct hak_stats {
 	uint64_t size;          /* bytes of this structure that are filled in */
 	uint64_t has_counters;  /* 1; 0: the library was built without its counters, which read 0 then */
-	uint64_t has_ops;       /* 1: each operation is counted */
+	uint64_t has_ops;       /* 1: operations are counted, see `allocs` */
 	uint64_t is_partial;    /* 1: caches of other threads could not be read; their blocks count as live */
 
 	/* now */
@@ -257,7 +258,10 @@ struct hak_stats {
 	uint64_t bigcache_hits, bigcache_misses, bigcache_evictions;
 	uint64_t purged, purges, regrets;   /* bytes given back, in how many calls, too early how often */
 	uint64_t mmap_calls, munmap_calls, mremap_calls, madvise_calls;
-	uint64_t allocs, frees, requested;  /* calls, and bytes asked for: under HAKMEM_STATS=ops only */
+	uint64_t allocs, frees, requested;  /* requests, frees, and bytes asked for: under HAKMEM_STATS=ops only, and of
+	                                       threads that have a heap, which one that only frees need not. Requests
+	                                       in first-class heaps, and small ones that the heap profile samples, are
+	                                       left out, but their frees one by one are not. */
 
 	uint64_t classes;                   /* of by_class: [1] to [classes - 1] are used */
 	struct hak_stats_class by_class[HAK_STATS_CLASSES];
