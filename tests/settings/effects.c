@@ -3,6 +3,7 @@
  * Every setting changes something that can be seen from outside the process.
  * Usage: effects PROBE LIBRARY
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -13,11 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "../death/child.h"
+
+enum { GRANULE = 1 << 16 };
 
 extern char **environ;
 
@@ -43,8 +47,8 @@ static void set_base(void)
 	setenv("HAKMEM_BIGCACHE_L25", "1", 1);
 }
 
-/* The value that the action prints, under these settings: "name=value name=value". */
-static long value_of(const char *settings, const char *action, const char *argument)
+/* Under these settings: "name=value name=value". */
+static void run_probe(const char *settings, const char *action, const char *argument)
 {
 	char text[256], *rest = text, *word;
 
@@ -59,11 +63,40 @@ static long value_of(const char *settings, const char *action, const char *argum
 	}
 	char *argv[] = {program, (char *)(uintptr_t)action, (char *)(uintptr_t)argument, NULL};
 	child_run(&result, library, argv, 150);
+}
+
+static long value_printed(void)
+{
 	if (!child_exited(&result, 0)) {
 		child_print(&result);
 		fail();
 	}
 	return atol(result.out.text);
+}
+
+/* The value that the action prints. */
+static long value_of(const char *settings, const char *action, const char *argument)
+{
+	run_probe(settings, action, argument);
+	return value_printed();
+}
+
+/* Does a small block fit a granule between two inaccessible pages (front/guard.h)? */
+static bool can_guard(void)
+{
+	return 3 * sysconf(_SC_PAGESIZE) <= GRANULE;
+}
+
+/* Do programs that ask for huge pages get some? */
+static bool has_huge_pages(void)
+{
+	char text[128] = "";
+	int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+	bool is_read = fd >= 0 && read(fd, text, sizeof text - 1) > 0;
+
+	if (fd >= 0)
+		close(fd);
+	return is_read && strstr(text, "[never]") == NULL;
 }
 
 /* A line of malloc_info. */
@@ -189,8 +222,11 @@ static void larson_guard_keeps_within_budget(void **state)
 	value_of("TINY_CACHE=256 TINY_PROFILE=larson_guard", "fill_bins", "20000");
 	guarded = used_blocks();
 	assert_true(full > 25000 && guarded < 21000);
-	/* Part of that is a huge page, which otherwise is asked for only while they come quickly. */
-	assert_true(value_of("THP=always TINY_PROFILE=full PURGE_DELAY=60s", "free_burst", "100") > 9 << 10);
+	/* Part of that is a huge page, which otherwise is asked for only while they come quickly; 8.7 MiB are kept without. */
+	if (has_huge_pages())
+		assert_true(value_of("THP=always TINY_PROFILE=full PURGE_DELAY=60s", "free_burst", "100") > 9 << 10);
+	else
+		print_message("no huge pages here: what is kept with them is not looked at\n");
 	assert_true(value_of("TINY_PROFILE=larson_guard PURGE_DELAY=60s", "free_burst", "100") < 6 << 10);
 	assert_true(value_of("PROFILE=larson_guard PURGE_DELAY=60s", "free_burst", "100") < 6 << 10);
 }
@@ -397,21 +433,70 @@ static bool make_group(char path[700], char outside[600], long limit)
 		write_line(path, one ? "memory.limit_in_bytes" : "memory.max", limit);
 }
 
+static void remove_group(const char *path)
+{
+	for (int i = 0; i < 100 && rmdir(path) != 0 && errno == EBUSY; i++)
+		usleep(10000);
+}
+
+/* Goes into the group itself, for its children, and comes back out. It is a process apart, so that the group goes also if
+   the test does not live to see that. `to` gets the result. */
+static void run_in_group(const char *path, const char *outside, int to)
+{
+	int null = open("/dev/null", O_RDWR);
+	bool is_inside;
+
+	setpgid(0, 0);
+	dup2(null, STDOUT_FILENO);
+	dup2(null, STDERR_FILENO);
+	is_inside = write_line(path, "cgroup.procs", getpid());
+	if (is_inside)
+		run_probe("LIMIT=cgroup", "exhaust", "4000");
+	write_line(outside, "cgroup.procs", getpid());
+	remove_group(path);
+	if (!is_inside)
+		_exit(CHILD_SKIPPED);
+	_exit(write(to, &result, sizeof result) != (ssize_t)sizeof result);
+}
+
+/* What run_in_group hands out; its exit status, -1 if it did not come to an end. */
+static int result_in_group(const char *path, const char *outside)
+{
+	int ends[2], status = -1;
+	size_t got = 0;
+	ssize_t more;
+	pid_t child;
+
+	fflush(NULL);
+	memset(&result, 0, sizeof result);
+	if (pipe(ends) != 0)
+		return -1;
+	child = fork();
+	if (child == 0) {
+		close(ends[0]);
+		run_in_group(path, outside, ends[1]);
+	}
+	close(ends[1]);
+	while (got < sizeof result && (more = read(ends[0], (char *)&result + got, sizeof result - got)) > 0)
+		got += (size_t)more;
+	close(ends[0]);
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+		return -1;
+	return WEXITSTATUS(status);
+}
+
 static void limit_cgroup_is_little_less_than_the_groups(void **state)
 {
 	char path[700], outside[600];
-	long mib = -1;
-	bool made = make_group(path, outside, 256 << 20);
+	int status = CHILD_SKIPPED;
 
-	if (made && write_line(path, "cgroup.procs", getpid())) {
-		mib = value_of("LIMIT=cgroup", "exhaust", "4000");
-		write_line(outside, "cgroup.procs", getpid());
-	}
-	for (int i = 0; i < 100 && rmdir(path) != 0; i++)
-		usleep(10000);
-	if (mib < 0)
+	if (make_group(path, outside, 256 << 20))
+		status = result_in_group(path, outside);
+	remove_group(path); /* of a child that was killed, say, or one without a limit */
+	if (status == CHILD_SKIPPED)
 		skip();
-	assert_in_range(mib, 200, 256 * 95 / 100);
+	assert_int_equal(status, 0);
+	assert_in_range(value_printed(), 200, 256 * 95 / 100);
 }
 
 static void bigcache_keeps_an_eighth_of_memory(void **state)
@@ -445,9 +530,14 @@ static void secure_destroys_contents_with_the_heap(void **state)
 /* Pages for guarded blocks that none has had yet are like any others that are not mapped. */
 static void guard_rate_blames_no_block_for_a_wild_access(void **state)
 {
+	char behind[16];
+
+	if (!can_guard())
+		skip();
+	snprintf(behind, sizeof behind, "%ld", 2 * sysconf(_SC_PAGESIZE));
 	assert_int_equal(value_of("GUARD_RATE=1", "write_behind", "65536"), SIGSEGV);
 	assert_string_equal(result.err.text, "");
-	assert_int_equal(value_of("GUARD_RATE=1", "write_behind", "8192"), SIGABRT);
+	assert_int_equal(value_of("GUARD_RATE=1", "write_behind", behind), SIGABRT);
 	assert_non_null(strstr(result.err.text, " behind "));
 }
 
@@ -465,8 +555,10 @@ static void block_that_could_not_be_smaller_has_its_size(void **state)
 /* One in four: each begins anywhere between two guarded blocks, 100 in the mean. */
 static void guard_rate_guards_in_children_by_chance(void **state)
 {
-	assert_in_range(value_of("GUARD_RATE=100", "guarded_children", "50"), 10, 120);
 	assert_int_equal(value_of("GUARD_RATE=0", "guarded_children", "50"), 0);
+	if (!can_guard())
+		skip();
+	assert_in_range(value_of("GUARD_RATE=100", "guarded_children", "50"), 10, 120);
 }
 
 static void settings_leave_errno_to_main(void **state)
@@ -534,6 +626,8 @@ static void secure_keeps_sizes_apart(void **state)
 static void guard_rate_samples_blocks(void **state)
 {
 	assert_int_equal(value_of("guard_rate=off", "exact", "200000"), 0);
+	if (!can_guard())
+		skip();
 	assert_in_range(value_of("guard_rate=10000", "exact", "200000"), 4, 60);
 	assert_in_range(value_of("guard_rate=2000", "exact", "200000"), 30, 250);
 }
@@ -577,7 +671,7 @@ static void overflow_of_a_block_that_is_resized_is_said_once(void **state)
 	static const char *const settings[] = {"on_error=report secure=2", "on_error=report secure=3",
 		"on_error=report guard_rate=1"};
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < (can_guard() ? 3 : 2); i++) {
 		assert_int_equal(value_of(settings[i], "overflow_resized", "100"), 100);
 		assert_int_equal(times_said("write behind "), 1);
 	}
@@ -609,6 +703,8 @@ static void details_in_a_fork_child_name_its_thread(void **state)
 /* What lies before the first block of a slab is none. */
 static void details_of_an_access_between_slabs_name_no_block(void **state)
 {
+	if (sysconf(_SC_PAGESIZE) > GRANULE / 8)
+		skip(); /* a page between slabs would be too much of them */
 	value_of("on_error=report secure=3", "write_slab_front", "48");
 	assert_int_equal(times_said("between slabs"), 1);
 	assert_int_equal(times_said("found by thread "), 1);
@@ -634,7 +730,7 @@ static void details_name_places_of_the_program(void **state)
 		*const settings[] = {"on_error=report guard_rate=1 secure=2", "on_error=report secure=2"},
 		*const heads[] = {"allocated by thread ", "found by thread "};
 
-	for (int i = 0; i < 2; i++)
+	for (int i = can_guard() ? 0 : 1; i < 2; i++)
 		for (int way = 0; way < (i == 0 ? WAYS : USES); way++) {
 			char number[16];
 			snprintf(number, sizeof number, "%d", way);

@@ -3,8 +3,8 @@
  * Modes are data: whatever the settings, malloc and free that find what they need in the thread's cache run
  * the same instructions, as many as in the default. They are counted one by one, by single steps.
  *
- * Usage: modes PROGRAM LIBRARY; exit status 77 where a process cannot be stepped. PROGRAM (steps.c) stops
- * itself before and after the calls that count.
+ * Usage: modes PROGRAM LIBRARY; exit status 77 where a process cannot be stepped, unless some mode failed before.
+ * PROGRAM (steps.c) stops itself before and after the calls that count; if it ends before, that is a failure.
  */
 #include <errno.h>
 #include <signal.h>
@@ -30,6 +30,7 @@ static const char *const defaults[][2] = {
 enum { SETTINGS = sizeof defaults / sizeof *defaults };
 
 static char *program, *library;
+static int failed; /* modes */
 
 /* NULL: not set. */
 static void set(const char *name, const char *value)
@@ -76,24 +77,43 @@ static pid_t start(const char *settings)
 	if (strcmp(settings, "defaults") == 0)
 		set("wrap_tiny", "1"); /* the build's default may be libc */
 	setenv("LD_PRELOAD", library, 1);
-	if (freopen("/dev/null", "w", stderr) == NULL || ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
 		_exit(SKIPPED);
+	if (freopen("/dev/null", "w", stderr) == NULL)
+		_exit(127);
 	execv(program, (char *[]){program, NULL});
 	_exit(127);
 }
 
-/* Runs on until the program stops itself. */
-static void run_to_stop(pid_t child)
+/* Until the child stops, for whatever reason: which. If it ends instead so do we. */
+static int await_stop(const char *settings, pid_t child)
 {
 	int status;
 
-	for (;;) {
-		if (ptrace(PTRACE_CONT, child, NULL, NULL) != 0 || waitpid(child, &status, 0) != child ||
-				!WIFSTOPPED(status))
-			exit(SKIPPED);
-		if (WSTOPSIG(status) == SIGSTOP)
-			return;
+	if (child < 0 || waitpid(child, &status, 0) != child) {
+		perror("modes");
+		exit(1);
 	}
+	if (WIFSTOPPED(status))
+		return WSTOPSIG(status);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED && failed == 0) {
+		puts("skipped: no process can be stepped here");
+		exit(SKIPPED);
+	}
+	fprintf(stderr, "modes: %s: the program ends before it stops, with %s %d\n", *settings ? settings : "the default",
+		WIFEXITED(status) ? "status" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+	exit(1);
+}
+
+/* Runs on until the program stops itself. */
+static void run_to_stop(const char *settings, pid_t child)
+{
+	do {
+		if (ptrace(PTRACE_CONT, child, NULL, NULL) != 0) {
+			perror("modes: PTRACE_CONT");
+			exit(1);
+		}
+	} while (await_stop(settings, child) != SIGSTOP);
 }
 
 static long steps_with(const char *settings)
@@ -102,10 +122,9 @@ static long steps_with(const char *settings)
 	long steps = 0;
 	pid_t child = start(settings);
 
-	if (child < 0 || waitpid(child, &status, 0) != child || !WIFSTOPPED(status))
-		exit(SKIPPED);
+	await_stop(settings, child); /* as it begins the program */
 	ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_EXITKILL);
-	run_to_stop(child);
+	run_to_stop(settings, child);
 	do {
 		if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) != 0 || waitpid(child, &status, 0) != child ||
 				!WIFSTOPPED(status) || ++steps > STEPS_MOST) {
@@ -125,7 +144,6 @@ int main(int argc, char **argv)
 		"tiny_use_superslab=0", "tiny_ready=0 tiny_ss_adopt=0 ss_empty_reuse=0 warm_tls_bind_c7=0",
 		"tiny_policy_log=1 tiny_warm_log=1 tiny_pagebox_log=1"};
 	long expected, steps;
-	int failed = 0;
 
 	if (argc != 3) {
 		fprintf(stderr, "usage: modes PROGRAM LIBRARY\n");
