@@ -199,7 +199,8 @@ void sleepers_relieve(bool ends) {
 	/* If more may wait than makes overflow, any that comes would. */
 	uint32_t counted = waits < PURGE_CEILING / GRANULE ? (uint32_t)waits : 1;
 	atomic_store_explicit(&left, counted, memory_order_relaxed);
-	if (counted != 0)
+	/* Not where another looker has counted it just now: together they would make overflow of nothing. */
+	if (counted != 0 && inboxes_wait() <= counted / 2)
 		inboxes_count_whole(counted);
 }
 

@@ -320,6 +320,7 @@ static void rest_of_too_much_does_not_wait(void **state)
 /* What was too little at the last look is not forgotten: with what has come since it is too much. */
 static void what_waits_on_counts(void **state)
 {
+	hak_settings.purge_delay_ms = 60000; /* however long this takes */
 	fill(3 * FEW);
 	free_by_other(2 * FEW, false);
 	look();
