@@ -205,8 +205,6 @@ void *entry_calloc(size_t count, size_t size) {
 }
 
 void *entry_aligned(size_t align, size_t size, const void *caller) {
-	if (align <= ALLOC_ALIGN)
-		return entry_malloc(size);
 	unsigned sc = goes_to_libc(size) ? 0 : alloc_class(size, align);
 	void *p = sc != 0 ? bin_pop(&hak_tcache.bin[sc]) : NULL;
 	return HAK_LIKELY(p != NULL) ? p : entry_alloc(size, align, false, caller);
@@ -299,7 +297,7 @@ HAK_COLD static void *realloc_other(void *ptr, size_t size, const void *caller) 
 	if (HAK_UNLIKELY(found >= BLOCK_MISUSED))
 		return entry_stand_in(size != 0 ? entry_alloc(size, ALLOC_ALIGN, false, caller) : NULL, ptr, min_size(old, size));
 	if (size == 0) {
-		entry_free_as(ptr, KIND_MALLOC);
+		release(ptr, KIND_MALLOC, caller);
 		return NULL;
 	}
 	if (HAK_UNLIKELY(found == BLOCK_FOREIGN))

@@ -173,9 +173,11 @@ void fork_child(void) {
 	hak_touch_era ^= 1;
 	background_after_fork();
 	misuse_after_fork();
-	if (mine != NULL && mine->thread != 0) {
-		mine->random = 0; /* else all children have the same blocks guarded, or none */
-		heap_seed(mine);
+	/* Of a child's child it may stand aside still. */
+	struct heap *seeded = mine == NULL && child.heaps_are_due && child.of == &hak_tcache ? child.aside : mine;
+	if (seeded != NULL && (seeded->thread != 0 || hak_settings.guard_rate != 0)) {
+		seeded->random = 0; /* else all children have the same blocks guarded, or none */
+		heap_seed(seeded);
 	}
 	if (interrupted && mine != NULL)
 		lifecycle_forsake_heap();

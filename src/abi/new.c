@@ -74,7 +74,7 @@ static bool call_handler_catching(new_handler handler) {
 static void *new_failed(size_t size, size_t align, unsigned kind, bool (*call)(new_handler)) {
 	new_handler handler;
 	while ((handler = current_handler()) != NULL && call(handler)) {
-		void *p = entry_alloc_as(size, align, kind, NULL);
+		void *p = entry_alloc_as(size, align, kind, ENTRY_CALLER);
 		if (p != NULL)
 			return p;
 	}

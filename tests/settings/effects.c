@@ -544,7 +544,10 @@ static void guard_rate_blames_no_block_for_a_wild_access(void **state)
 /* What BigCache keeps is not kept from what describes them. */
 static void threads_and_heaps_begin_at_the_limit(void **state)
 {
-	assert_int_equal(value_of("LIMIT=64M", "fail_at_limit", "300"), 0);
+	run_probe("LIMIT=64M", "fail_at_limit", "300");
+	if (child_exited(&result, CHILD_SKIPPED))
+		skip(); /* so many threads there cannot be */
+	assert_int_equal(value_printed(), 0);
 }
 
 static void block_that_could_not_be_smaller_has_its_size(void **state)
@@ -725,11 +728,14 @@ static void details_of_an_access_name_its_place(void **state)
 /* Not places of ours. */
 static void details_name_places_of_the_program(void **state)
 {
-	enum { WAYS = 10, USES = 3, FUNCTION_MOST = 1024 };
+	enum { WAYS = 11, USES = 3, FUNCTION_MOST = 1024 };
 	static const char *const actions[] = {"overrun_made_by", "overrun_found_by"},
 		*const settings[] = {"on_error=report guard_rate=1 secure=2", "on_error=report secure=2"},
 		*const heads[] = {"allocated by thread ", "found by thread "};
 
+#ifdef WITHOUT_JUMPS
+	skip();
+#endif
 	for (int i = can_guard() ? 0 : 1; i < 2; i++)
 		for (int way = 0; way < (i == 0 ? WAYS : USES); way++) {
 			char number[16];

@@ -809,7 +809,7 @@ static long read_freed(long size)
 __attribute__((noinline, noclone)) static char *allocate_by(long way)
 {
 	static const char *const names[] = {"_Znwm", "_Znam", "_ZnwmSt11align_val_t", "_ZnwmRKSt9nothrow_t"};
-	enum { NAMED = 6, ALIGN = 64, SIZE = 100 };
+	enum { NAMED = 7, ALIGN = 64, SIZE = 100 };
 	void *p = NULL, *(*make)(size_t, size_t) = NULL;
 
 	if (way >= NAMED)
@@ -821,6 +821,7 @@ __attribute__((noinline, noclone)) static char *allocate_by(long way)
 	case 3: p = realloc(malloc(8), SIZE); break;
 	case 4: p = posix_memalign(&p, ALIGN, SIZE) == 0 ? p : NULL; break;
 	case 5: p = aligned_alloc(ALIGN, SIZE); break;
+	case 6: p = posix_memalign(&p, sizeof(void *), SIZE) == 0 ? p : NULL; break;
 	default: p = make(SIZE, ALIGN);
 	}
 	__asm__ volatile("" : "+r"(p));
@@ -948,6 +949,7 @@ static long fail_at_limit(long n)
 	enum { SMALL = 24 << 10, KEPT = 8 };
 	static void *small[SMALL], *kept[KEPT];
 	static const size_t sizes[] = {4 * MIB, MIB};
+	pthread_attr_t attributes;
 
 	for (int i = 0; i < SMALL; i++)
 		if ((small[i] = malloc(1000)) == NULL)
@@ -965,10 +967,12 @@ static long fail_at_limit(long n)
 			free(small[i]);
 	for (int i = 0; i < KEPT; i++)
 		free(kept[i]);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 128 << 10);
 	for (long i = 0; i < n; i++) {
 		pthread_t thread;
-		if (pthread_create(&thread, NULL, take_one, NULL) != 0)
-			return -1;
+		if (pthread_create(&thread, &attributes, take_one, NULL) != 0)
+			exit(77); /* skipped */
 		while (begun <= i)
 			usleep(100);
 	}
