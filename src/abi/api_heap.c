@@ -7,7 +7,6 @@
 #include "abi/entry.h"
 #include "abi/fork.h"
 #include "abi/lifecycle.h"
-#include "front/bigcache.h"
 #include "front/large.h"
 #include "front/secure.h"
 #include "observe/sample.h"
@@ -33,10 +32,7 @@ static void *heap_alloc(hak_heap_t *heap, size_t size, size_t align, bool zero) 
 API hak_heap_t *hak_heap_new(void) {
 	lifecycle_init();
 	fork_repair_if_due();
-	struct locked_heap *lh;
-	do
-		lh = locked_heap_new();
-	while (lh == NULL && bigcache_release(0));
+	struct locked_heap *lh = locked_heap_new();
 	if (lh == NULL)
 		errno = ENOMEM;
 	return (hak_heap_t *)(void *)lh;

@@ -2,6 +2,7 @@
 #include "front/locked_heap.h"
 
 #include "front/alloc.h"
+#include "front/bigcache.h"
 #include "front/large.h"
 #include "front/secure.h"
 #include "front/sleepers.h"
@@ -35,7 +36,7 @@ static void put_descriptor(struct locked_heap *lh) {
 	lock_release(&locked.lock);
 }
 
-struct locked_heap *locked_heap_new(void) {
+static struct locked_heap *make(void) {
 	struct locked_heap *lh = new_descriptor();
 	if (lh == NULL)
 		return NULL;
@@ -48,6 +49,14 @@ struct locked_heap *locked_heap_new(void) {
 	lock_acquire(&lh->lock);
 	lh->heap = h;
 	lock_release(&lh->lock);
+	return lh;
+}
+
+struct locked_heap *locked_heap_new(void) {
+	struct locked_heap *lh;
+	do
+		lh = make();
+	while (lh == NULL && bigcache_release(0)); /* as a thread's heap (lifecycle.c) */
 	return lh;
 }
 
