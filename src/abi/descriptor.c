@@ -39,9 +39,9 @@ __attribute__((used)) const uint32_t hak_descriptor_layout[] = {
 };
 #undef FIELD
 #undef SIZE
+#undef NUMBER
 /* The longest. Readers, also those of other versions, copy no more. */
 static_assert(sizeof(struct heap) <= READING_COPY_MAX, "there would be no statistics");
-#undef NUMBER
 
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)

@@ -19,8 +19,8 @@ HAK_INLINE bool is_alignment(size_t a) {
 }
 
 /* Where the function that this stands in, or was inlined into, was called: a public one's by the program. Reports, and
-   profiles, name that. As an argument of what is called out of line only: else the short ways would read it, too. Public functions end in
-   such calls, so that it is right only where the compiler makes jumps of those, as it does from -O2 on. */
+   profiles, name that. As an argument of what is called out of line only: else the short ways would read it, too. Public
+   functions end in such calls, so that it is right only where the compiler makes jumps of those, as from -O2 on. */
 #define ENTRY_CALLER __builtin_return_address(0)
 
 /* `align`: a power of two. */

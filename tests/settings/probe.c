@@ -1041,7 +1041,8 @@ int main(int argc, char **argv)
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
 		{"exact", count_exact}, {"free_twice", free_twice}, {"delete_twice", delete_twice},
 		{"resize_freed", resize_freed}, {"overflow_resized", overflow_resized},
-		{"fork_amid_report", fork_amid_report}, {"free_twice_in_child", free_twice_in_child}, {"free_twice_too_often", free_twice_too_often},
+		{"fork_amid_report", fork_amid_report}, {"free_twice_in_child", free_twice_in_child},
+		{"free_twice_too_often", free_twice_too_often},
 		{"write_slab_front", write_slab_front}, {"read_freed", read_freed},
 		{"burst_on", burst_then_go_on}, {"burst_idle", burst_then_idle},
 		{"burst_pairs", burst_then_pairs}, {"burst_beside", burst_beside_pairs},
@@ -1053,7 +1054,9 @@ int main(int argc, char **argv)
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},
 		{"come_and_go", come_and_go}, {"change_sizes", change_sizes}, {"prefer_dead", prefer_the_dead},
 		{"regrow", regrow}, {"heap_regrow", heap_regrow}, {"destroyed", left_when_destroyed},
-		{"errno", errno_at_start}, {"write_behind", write_behind}, {"overrun_made_by", overrun_made_by}, {"overrun_found_by", overrun_found_by}, {"fail_at_limit", fail_at_limit}, {"shrink_at_limit", shrink_at_limit}, {"guarded_children", guarded_children},
+		{"errno", errno_at_start}, {"write_behind", write_behind},
+		{"overrun_made_by", overrun_made_by}, {"overrun_found_by", overrun_found_by},
+		{"fail_at_limit", fail_at_limit}, {"shrink_at_limit", shrink_at_limit}, {"guarded_children", guarded_children},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)
