@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <gnu/libc-version.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,6 +78,30 @@ static void posix_memalign_any_power_of_two_aligned(void **state)
 			check_block(block, alignment, size);
 			free(block);
 		}
+}
+
+static void *first_of_thread(void *size)
+{
+	void *block = NULL;
+
+	return posix_memalign(&block, sizeof(void *), *(size_t *)size) == 0 ? block : NULL;
+}
+
+/* As malloc's, though less is asked for: also the first block of a thread. */
+static void small_alignment_any_size_fit_for_any_type(void **state)
+{
+	for (size_t size = 16; size < 4000; size += 8) {
+		pthread_t thread;
+		void *blocks[3];
+		assert_int_equal(pthread_create(&thread, NULL, first_of_thread, &size), 0);
+		assert_int_equal(pthread_join(thread, &blocks[0]), 0);
+		assert_int_equal(posix_memalign(&blocks[1], sizeof(void *), size), 0);
+		blocks[2] = memalign(1, size);
+		for (int i = 0; i < 3; i++)
+			check_block(blocks[i], 1, size);
+		for (int i = 0; i < 3; i++)
+			free(blocks[i]);
+	}
 }
 
 static void aligned_alloc_any_tier_size_aligned(void **state)
@@ -240,6 +265,7 @@ int main(void)
 		cmocka_unit_test(aligned_alloc_any_power_of_two_aligned),
 		cmocka_unit_test(memalign_any_power_of_two_aligned),
 		cmocka_unit_test(posix_memalign_any_power_of_two_aligned),
+		cmocka_unit_test(small_alignment_any_size_fit_for_any_type),
 		cmocka_unit_test(aligned_alloc_any_tier_size_aligned),
 		cmocka_unit_test(aligned_blocks_all_live_disjoint),
 		cmocka_unit_test(aligned_block_realloc_contents_kept),
