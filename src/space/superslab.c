@@ -307,18 +307,22 @@ HAK_EVERYDAY void space_guard(void) {
 
 /* In a GiB without small pages, next to what is there, downwards as the system places mappings. Some hypervisors keep
    page tables of their own, and touching what is resident traps again and again where pages of both sizes share a page
-   directory, which spans a GiB: with 700 MiB of small pages and 4 of huge ones it took 2 us instead of 12 ns. */
+   directory, which spans a GiB: with 700 MiB of small pages and 4 of huge ones it took 2 us instead of 12 ns. What others
+   have on the way, as after superslab_release_empty, is passed by, a GiB for each try. */
 HAK_COLD static char *map_huge(size_t bytes) {
-	uintptr_t end = space.huge_low != 0 ? space.huge_low : pagemap_apart();
-	if (end == 0)
-		return os_map_aligned(bytes, SUPERSLAB);
-	char *wanted = (char *)(end - bytes), *p = os_map(wanted, bytes);
-	if (p == NULL)
-		return NULL;
-	space.huge_low = p == wanted ? (uintptr_t)p : align_down(end - bytes, HUGE_APART);
-	if (((uintptr_t)p & (SUPERSLAB - 1)) == 0)
-		return p;
-	os_unmap(p, bytes);
+	enum { TRIES = 8 };
+	for (unsigned i = 0; i < TRIES; i++) {
+		uintptr_t end = space.huge_low != 0 ? space.huge_low : pagemap_apart();
+		if (end == 0)
+			break;
+		char *wanted = (char *)(end - bytes), *p = os_map(wanted, bytes);
+		if (p == NULL)
+			return NULL;
+		space.huge_low = p == wanted ? (uintptr_t)p : align_down(end - bytes, HUGE_APART);
+		if (p == wanted)
+			return p;
+		os_unmap(p, bytes);
+	}
 	return os_map_aligned(bytes, SUPERSLAB);
 }
 
@@ -422,10 +426,8 @@ static size_t release_empty(struct kind *kind) {
 }
 
 HAK_COLD size_t superslab_release_empty(void) {
-	size_t n = release_empty(&space.plain) + release_empty(&space.huge);
-	if (hak_space.superslabs < HUGE_AFTER) /* else addresses would wander down for ever, and with them what describes them */
-		space.huge_low = 0;
-	return n;
+	space.huge_low = 0; /* else addresses would wander down for ever, and with them what describes them */
+	return release_empty(&space.plain) + release_empty(&space.huge);
 }
 
 /* Granules without tags: the SuperSlab was about to be unmapped, or was new. */

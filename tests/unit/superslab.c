@@ -237,18 +237,20 @@ static void huge_pages_have_a_gib_of_their_own(void **state)
 		span_free(&spans[i], 0);
 }
 
-/* What describes addresses must not grow with time. */
-static void huge_pages_that_come_and_go_stay_where_they_are(void **state)
+/* What describes addresses must not grow with time. `kept`: so many SuperSlabs stay. */
+static void come_and_go_around(unsigned kept)
 {
-	enum { MOST = 80, ROUNDS = 40 };
+	enum { MOST = 120, ROUNDS = 40 };
 	static struct span spans[MOST];
 	uintptr_t low = UINTPTR_MAX;
 
 	if (!has_room_apart())
 		skip();
+	for (unsigned i = 0; i < kept; i++)
+		spans[i] = take(SUPERSLAB_GRANULES);
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		uintptr_t lowest = UINTPTR_MAX;
-		for (unsigned i = 0; i < MOST; i++) {
+		for (unsigned i = kept; i < MOST; i++) {
 			spans[i] = take(SUPERSLAB_GRANULES);
 			if (spans[i].ss->huge)
 				lowest = min_size(lowest, spans[i].ss->base);
@@ -257,10 +259,22 @@ static void huge_pages_that_come_and_go_stay_where_they_are(void **state)
 		if (round == 0)
 			low = lowest;
 		assert_true(lowest >= low - HAK_GIB);
-		for (unsigned i = 0; i < MOST; i++)
+		for (unsigned i = kept; i < MOST; i++)
 			span_free(&spans[i], 0);
 		purge_all(0);
 	}
+	for (unsigned i = 0; i < kept; i++)
+		span_free(&spans[i], 0);
+}
+
+static void huge_pages_that_come_and_go_stay_where_they_are(void **state)
+{
+	come_and_go_around(0);
+}
+
+static void huge_pages_that_come_and_go_beside_others_stay_where_they_are(void **state)
+{
+	come_and_go_around(40);
 }
 
 /* The next region for huge pages follows the last, though others could not be mapped in between. */
@@ -523,6 +537,7 @@ int main(void)
 		cmocka_unit_test_setup(huge_page_never_fits_roomy_spans, start_empty),
 		cmocka_unit_test_setup(huge_pages_have_a_gib_of_their_own, start_empty),
 		cmocka_unit_test_setup(huge_pages_that_come_and_go_stay_where_they_are, start_empty),
+		cmocka_unit_test_setup(huge_pages_that_come_and_go_beside_others_stay_where_they_are, start_empty),
 		cmocka_unit_test_setup(huge_pages_stay_in_their_gib_when_memory_runs_out, start_empty),
 		cmocka_unit_test_setup(huge_page_fits_if_asked_for, start_empty),
 		cmocka_unit_test_setup(slow_huge_pages_are_not_asked_for_in_the_next_second, start_empty),
