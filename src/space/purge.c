@@ -47,6 +47,11 @@ static struct superslab *of_queue_node(struct queue_node *n) {
 	return LIST_ENTRY(n, struct superslab, dirty_link);
 }
 
+/* Out of line: it is much code, wanted in many places here, none of which is in a hurry. */
+HAK_NOINLINE static unsigned count(uint32_t mask) {
+	return count_ones32(mask);
+}
+
 static uint32_t dirty_mask(const struct superslab *ss) {
 	return ss->free & ~ss->zero;
 }
@@ -112,7 +117,7 @@ void purge_enqueue(struct superslab *ss, uint32_t dirty) {
 }
 
 void purge_forget(struct superslab *ss) {
-	superslab_uncount_dirty(ss, count_ones32(dirty_mask(ss)));
+	superslab_uncount_dirty(ss, count(dirty_mask(ss)));
 	dequeue(ss);
 }
 
@@ -225,9 +230,10 @@ static uint32_t purge_granules(const struct superslab *ss, uint32_t mask, size_t
 	return clean;
 }
 
-/* Purges the dirty granules of one SuperSlab; adds what the system took and refused. The lock is dropped meanwhile. */
+/* Purges the dirty granules of one SuperSlab, or, as the first touch of a huge page makes all of it resident, all that
+   are free; adds what the system took and refused. The lock is dropped meanwhile. */
 static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refusedp) {
-	uint32_t mask = dirty_mask(ss);
+	uint32_t dirty = dirty_mask(ss), mask = ss->huge ? ss->free : dirty;
 	purge.taken_from = NULL; /* in a fork child it may be what a purger had that is gone */
 	atomic_signal_fence(memory_order_seq_cst);
 	purge.taken = mask;
@@ -236,14 +242,14 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 	atomic_signal_fence(memory_order_seq_cst);
 	dequeue(ss);
 	ss->free &= ~mask;
+	ss->zero &= ~mask;
 	superslab_refile(ss);
-	unsigned n = count_ones32(mask);
-	superslab_uncount_dirty(ss, n);
-	space_change_live((ptrdiff_t)n);
+	superslab_uncount_dirty(ss, count(dirty));
+	space_change_live((ptrdiff_t)count(mask));
 	lock_release(space_lock());
 	size_t calls;
 	uint32_t clean = purge_granules(ss, mask, &calls);
-	log_purge(ss, count_ones32(clean) * GRANULE,
+	log_purge(ss, count(clean) * GRANULE,
 	          clean == mask ? " purged, bytes " : " refused in part, purged bytes ");
 	space_acquire();
 	if (HAK_UNLIKELY(purge.taken_from != ss)) /* this is a fork child, and they have been put back */
@@ -251,12 +257,12 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 	ss->purged_ms = purge.now_ms;
 	ss->regretted = false;
 	hak_space.purges += calls;
-	hak_space.purged += count_ones32(clean);
+	hak_space.purged += count(clean);
 	superslab_put(ss, mask, mask & ~clean);
 	atomic_signal_fence(memory_order_seq_cst);
 	purge.taken_from = NULL;
-	*takenp += count_ones32(clean);
-	*refusedp += count_ones32(mask & ~clean);
+	*takenp += count(clean);
+	*refusedp += count(mask & ~clean);
 	return true;
 }
 

@@ -637,6 +637,7 @@ static void ends_that_are_little_of_all_are_kept(void **state)
 
 static unsigned purge_ms; /* that a call takes at least */
 static atomic_uint purges;
+static atomic_size_t purged; /* bytes */
 static void (*amid_purge)(void); /* run once, by the next call */
 
 bool __wrap_os_purge(void *addr, size_t size);
@@ -646,6 +647,7 @@ bool __wrap_os_purge(void *addr, size_t size)
 	uint64_t before = os_cycles();
 
 	purges++;
+	purged += size;
 	if (amid_purge != NULL) {
 		void (*run)(void) = amid_purge;
 		amid_purge = NULL;
@@ -735,6 +737,27 @@ static void an_end_that_the_system_refuses_is_not_idle(void **state)
 	assert_int_equal(hak_space.idle, 0);
 	syscall(SYS_munlock, (char *)span.base + GRANULE - 1, 1);
 	span_free(&span, GRANULE);
+}
+
+/* The first touch made all of it resident, also what nobody has had yet. */
+static void huge_page_is_purged_whole(void **state)
+{
+	struct span live, dirty;
+
+	hak_settings.thp = THP_ALWAYS;
+	assert_true(span_alloc(1, SPAN_DENSE, 0, &live) && span_alloc(1, SPAN_DENSE, 0, &dirty));
+	hak_settings.thp = THP_AUTO;
+	assert_true(live.ss->huge);
+	assert_ptr_equal(live.ss, dirty.ss);
+	span_free(&dirty, GRANULE);
+	assert_int_equal(hak_space.dirty, 1);
+	purged = 0;
+	assert_true(purge_all(0));
+	assert_int_equal(purged, (SUPERSLAB_GRANULES - 1) * GRANULE);
+	assert_int_equal(hak_space.dirty, 0);
+	assert_int_equal(hak_space.live, 1);
+	assert_null(superslab_check());
+	span_free(&live, GRANULE);
 }
 
 /* A signal handler amid a call of its one thread may start the purge thread. */
@@ -933,6 +956,7 @@ int main(void)
 		cmocka_unit_test_setup(ends_that_are_little_of_all_are_kept, start_empty),
 		cmocka_unit_test_setup(ends_take_little_of_the_time_where_there_are_threads, start_empty),
 		cmocka_unit_test_setup(an_end_that_the_system_refuses_is_not_idle, start_empty),
+		cmocka_unit_test_setup(huge_page_is_purged_whole, start_empty),
 		cmocka_unit_test_setup(process_that_may_start_the_purge_thread_is_not_alone, start_empty),
 		cmocka_unit_test_setup(trim_waits_for_another_purger, start_empty),
 		cmocka_unit_test_setup(trim_does_not_wait_for_ever, start_empty),
