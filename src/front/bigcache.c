@@ -110,11 +110,12 @@ static void unbin(struct large *l) {
 		hak_bigcache.nonempty[b / 64] &= ~((uint64_t)1 << b % 64);
 }
 
-static void add(struct large *l) {
+/* `since`: when its memory was last used, or that of most of it. */
+static void add(struct large *l, uint64_t since) {
 	bin(l);
 	queue_append(&hak_bigcache.age, &l->age_link);
 	count_kept((ptrdiff_t)l->span.granules);
-	l->freed_ms = hak_bigcache.now_ms;
+	l->freed_ms = since;
 	l->generation = hak_bigcache.generation;
 	large_set_keeper(l, KEPT_BIGCACHE);
 }
@@ -227,6 +228,8 @@ static struct large *split(struct large *l, size_t granules) {
 static void join(struct large *low, struct large *high) {
 	touch(low);
 	touch(high);
+	if (high->span.granules > low->span.granules) /* what is young must not keep what nobody uses */
+		low->freed_ms = high->freed_ms;
 	low->span.granules += high->span.granules;
 	low->usable = low->touched = low->span.granules << GRANULE_SHIFT;
 	tag_ends(low);
@@ -325,17 +328,18 @@ static size_t allowance(void) {
 /* Takes the first `granules` of a kept span, or, `end`, the last of one that was touched; the rest goes back. NULL: no
    descriptor for that. */
 static struct large *cut(struct large *l, size_t granules, bool end) {
+	uint64_t since = l->freed_ms;
 	take_out(l);
 	if (l->span.granules == granules)
 		return l;
 	struct large *high = split(l, end ? l->span.granules - granules : granules);
 	if (high == NULL) {
-		add(l);
+		add(l, since);
 		return NULL;
 	}
 	struct large *rest = end ? l : high;
 	tag_ends(rest);
-	add(rest);
+	add(rest, since);
 	return end ? high : l;
 }
 
@@ -470,7 +474,7 @@ static void put(struct large *l) {
 		look_at_clock();
 	hak_bigcache.unjoined = true;
 	hak_bigcache.most = max_size(hak_bigcache.most, space_big() + l->span.granules);
-	add(l);
+	add(l, hak_bigcache.now_ms);
 	note_use();
 	size_t most = allowance();
 	bool over = hak_space.kept > most;

@@ -350,8 +350,9 @@ static bool resize_in_superslab(struct large *l, size_t granules) {
 static void shrink_big(struct large *l, size_t granules) {
 	size_t less = l->span.granules - granules;
 	uintptr_t end = base_of(l) + (granules << GRANULE_SHIFT);
+	enum { LITTLE = 4 * HAK_MIB / GRANULE };
 	/* Keep the pages unless it is worth it. */
-	if (less < l->span.granules / 8)
+	if (less < min_size(l->span.granules / 8, LITTLE))
 		return;
 	large_count_big(-(ptrdiff_t)less);
 	/* Kept spans of hardened blocks are known to be cleared, and the call that was to clear this may have failed. */

@@ -231,6 +231,23 @@ static void old_span_is_released(void **state)
 	assert_int_equal(kept_bytes(), 0);
 }
 
+/* What is young does not keep what lies beside it: a block that grows into an old span and shrinks again. */
+static void old_span_is_released_though_a_neighbour_uses_its_end(void **state)
+{
+	struct large *l = take(20);
+
+	assert_true(large_resize(l, 2 * HAK_MIB, true));
+	assert_int_equal(kept_bytes(), 18 * HAK_MIB);
+	hak_settings.purge_delay_ms = 400;
+	for (uint64_t start = os_now_ms(); os_now_ms() - start < 1000; sleep_ms(20)) {
+		assert_true(large_resize(l, 3 * HAK_MIB, true));
+		assert_true(large_resize(l, 2 * HAK_MIB, true));
+		bigcache_tick();
+	}
+	assert_true(kept_bytes() <= HAK_MIB);
+	large_free(NULL, l);
+}
+
 static void delay_minus_one_keeps_all_that_may_be(void **state)
 {
 	struct large *one = take(50), *two = take(30), *three = take(30);
@@ -570,6 +587,7 @@ int main(void)
 		cmocka_unit_test_setup(kept_bytes_bounded_by_setting, start_empty),
 		cmocka_unit_test_setup(kept_bytes_may_follow_live, start_empty),
 		cmocka_unit_test_setup(old_span_is_released, start_empty),
+		cmocka_unit_test_setup(old_span_is_released_though_a_neighbour_uses_its_end, start_empty),
 		cmocka_unit_test_setup(delay_minus_one_keeps_all_that_may_be, start_empty),
 		cmocka_unit_test_setup(delay_minus_one_keeps_old_span, start_empty),
 		cmocka_unit_test_setup(release_keeps_what_it_is_told, start_empty),

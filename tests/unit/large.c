@@ -551,6 +551,18 @@ static void growth_within_the_span_keeps_it_whole(void **state)
 	pocket_release(&pocket);
 }
 
+/* An eighth of a large block is much. */
+static void little_of_much_is_given_up(void **state)
+{
+	struct large *l = take(128 * HAK_MIB);
+
+	assert_true(large_resize(l, 125 * HAK_MIB, true));
+	assert_int_equal(l->span.granules, 128 * HAK_MIB / GRANULE);
+	assert_true(large_resize(l, 120 * HAK_MIB, true));
+	assert_int_equal(l->span.granules, 120 * HAK_MIB / GRANULE);
+	large_free(NULL, l);
+}
+
 static void move_big_takes_contents_along(void **state)
 {
 	struct large *l = take(3 * HAK_MIB), *small = take(100000);
@@ -828,6 +840,7 @@ int main(void)
 		cmocka_unit_test_setup(long_block_takes_what_joins, start_empty),
 		cmocka_unit_test_setup(long_block_with_no_room_in_front_of_a_span_is_new, start_empty),
 		cmocka_unit_test_setup(block_without_spare_granules_shrinks, start_empty),
+		cmocka_unit_test_setup(little_of_much_is_given_up, start_empty),
 		cmocka_unit_test_setup(growth_within_the_span_keeps_it_whole, start_empty),
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
 		cmocka_unit_test_setup(fork_child_finds_no_block_that_is_half_moved, start_empty),
