@@ -157,8 +157,8 @@ static bool is_due(struct inbox *in, size_t whole, uint64_t now) {
 
 enum extent { PART_OF_DUE, ALL_DUE, EVERYTHING };
 
-/* How many slabs wait on. */
-static size_t relieve_inboxes(enum extent extent) {
+/* How many slabs wait on, counted so that they make overflow with the first that may not. */
+static uint32_t relieve_inboxes(enum extent extent) {
 	uint64_t now = os_now_ms();
 	size_t purged = 0, waits = 0; /* slabs */
 	bool is_locked = false;
@@ -181,7 +181,10 @@ static size_t relieve_inboxes(enum extent extent) {
 		note_time(&purged_ms, now);
 	if (is_locked && extent != EVERYTHING)
 		locked_heap_drain();
-	return waits;
+	if (waits == 0)
+		return 0;
+	size_t ceiling = PURGE_CEILING / GRANULE, most = allowance(now);
+	return (uint32_t)(ceiling - min_size(most - min_size(waits, most), ceiling - 1));
 }
 
 void sleepers_relieve(bool ends) {
@@ -193,15 +196,13 @@ void sleepers_relieve(bool ends) {
 	note_time(&looked, now);
 	/* First: what comes from here on is counted anew. */
 	atomic_store_explicit(&hak_whole_wait, 0, memory_order_relaxed);
-	size_t waits = 0;
+	uint32_t waits = 0;
 	if (hak_settings.purge_delay_ms >= 0 && hak_settings.secure == 0 && !purge_is_discreet())
 		waits = relieve_inboxes(ends ? ALL_DUE : PART_OF_DUE);
-	/* If more may wait than makes overflow, any that comes would. */
-	uint32_t counted = waits < PURGE_CEILING / GRANULE ? (uint32_t)waits : 1;
-	atomic_store_explicit(&left, counted, memory_order_relaxed);
+	atomic_store_explicit(&left, waits, memory_order_relaxed);
 	/* Not where another looker has counted it just now: together they would make overflow of nothing. */
-	if (counted != 0 && inboxes_wait() <= counted / 2)
-		inboxes_count_whole(counted);
+	if (waits != 0 && inboxes_wait() <= waits / 2)
+		inboxes_count_whole(waits);
 }
 
 uint64_t sleepers_due(void) {

@@ -317,19 +317,33 @@ static void rest_of_too_much_does_not_wait(void **state)
 	__atomic_fetch_sub(&hak_space.live, ELSE, __ATOMIC_RELAXED);
 }
 
-/* What was too little at the last look is not forgotten: with what has come since it is too much. */
-static void what_waits_on_counts(void **state)
+/* What was too little at the last look is not forgotten: with what has come since it is too much. `before`: blocks. */
+static void free_around_a_look(unsigned before)
 {
 	hak_settings.purge_delay_ms = 60000; /* however long this takes */
-	fill(3 * FEW);
-	free_by_other(2 * FEW, false);
+	fill(before + FEW);
+	free_by_other(before, false);
 	look();
 	assert_int_equal(given_back(), 0);
-	for (unsigned i = 2 * FEW; i < 3 * FEW; i++)
+	for (unsigned i = before; i < before + FEW; i++)
 		assert_true(free_block(other, block[i]));
 	outbox_flush(&other->outbox);
 	sleepers_relieve(false);
 	assert_true(given_back() > 60);
+}
+
+static void what_waits_on_counts(void **state)
+{
+	free_around_a_look(2 * FEW);
+}
+
+static void what_waits_on_counts_where_more_may(void **state)
+{
+	enum { ELSE = 3700 }; /* granules: a quarter of all is about 80 MiB */
+
+	__atomic_fetch_add(&hak_space.live, ELSE, __ATOMIC_RELAXED);
+	free_around_a_look(3 * FEW);
+	__atomic_fetch_sub(&hak_space.live, ELSE, __ATOMIC_RELAXED);
 }
 
 /* A message holds one block of each slab. */
@@ -556,6 +570,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(look_is_bounded, begin, end),
 		cmocka_unit_test_setup_teardown(rest_of_too_much_does_not_wait, begin, end),
 		cmocka_unit_test_setup_teardown(what_waits_on_counts, begin, end),
+		cmocka_unit_test_setup_teardown(what_waits_on_counts_where_more_may, begin, end),
 		cmocka_unit_test_setup_teardown(trim_reads_messages, begin, end),
 		cmocka_unit_test_setup_teardown(thread_that_ends_just_after_a_look_gives_back_much, begin, end),
 		cmocka_unit_test_setup_teardown(nothing_stays_noted_where_nothing_is_done, begin, end),
