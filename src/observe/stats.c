@@ -123,9 +123,9 @@ void stats_write_json(put_fn *put, void *arg) {
 
 struct mallinfo2 stats_mallinfo2(void) {
 	const struct hak_stats *st = stats_take(true);
-	size_t big = st->l25 + st->l2, apart = big + st->bigcache; /* read apart from the sums: others go on */
+	size_t big = st->l25 + st->l2; /* read apart from the sums: others go on */
 	struct mallinfo2 info = {
-		.arena = st->committed - min_size(apart, st->committed),
+		.arena = st->committed - min_size(big, st->committed),
 		.ordblks = st->slabs,
 		.hblks = st->l25_blocks + st->l2_blocks,
 		.hblkhd = big,
