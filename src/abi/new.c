@@ -71,36 +71,38 @@ static bool call_handler_catching(new_handler handler) {
 
 /* As the standard asks: the handler is called until it frees enough, throws, or is gone. With
    call_handler_catching, one that throws has given up. */
-static void *new_failed(size_t size, size_t align, unsigned kind, bool (*call)(new_handler)) {
+static void *new_failed(size_t size, size_t align, unsigned kind, const void *caller, bool (*call)(new_handler)) {
 	new_handler handler;
 	while ((handler = current_handler()) != NULL && call(handler)) {
-		void *p = entry_alloc_as(size, align, kind, ENTRY_CALLER);
+		void *p = entry_alloc_as(size, align, kind, caller);
 		if (p != NULL)
 			return p;
 	}
 	return NULL;
 }
 
-HAK_COLD static void *new_or_throw(size_t size, size_t align, unsigned kind) {
-	void *p = new_failed(size, align, kind, call_throwing);
+HAK_COLD static void *new_or_throw(size_t size, size_t align, unsigned kind, const void *caller) {
+	void *p = new_failed(size, align, kind, caller, call_throwing);
 	if (p == NULL)
 		throw_or_die(size);
 	return p;
 }
 
-HAK_COLD static void *new_or_null(size_t size, size_t align, unsigned kind) {
-	return new_failed(size, align, kind, call_handler_catching);
+HAK_COLD static void *new_or_null(size_t size, size_t align, unsigned kind, const void *caller) {
+	return new_failed(size, align, kind, caller, call_handler_catching);
 }
 
 /* What the short ways leave: called last, so that it is called by the program. */
 HAK_NOINLINE static void *new_aligned(size_t size, size_t align, unsigned kind) {
-	void *p = entry_alloc_as(size, align < ALLOC_ALIGN ? ALLOC_ALIGN : align, kind, ENTRY_CALLER);
-	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, align, kind);
+	align = max_size(align, ALLOC_ALIGN);
+	void *p = entry_alloc_as(size, align, kind, ENTRY_CALLER);
+	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, align, kind, ENTRY_CALLER);
 }
 
 HAK_NOINLINE static void *new_aligned_nothrow(size_t size, size_t align, unsigned kind) {
-	void *p = entry_alloc_as(size, align < ALLOC_ALIGN ? ALLOC_ALIGN : align, kind, ENTRY_CALLER);
-	return HAK_LIKELY(p != NULL) ? p : new_or_null(size, align, kind);
+	align = max_size(align, ALLOC_ALIGN);
+	void *p = entry_alloc_as(size, align, kind, ENTRY_CALLER);
+	return HAK_LIKELY(p != NULL) ? p : new_or_null(size, align, kind, ENTRY_CALLER);
 }
 
 HAK_INLINE void *new_plain(size_t size, unsigned kind) {
