@@ -92,9 +92,9 @@ void *hak_rezalloc(void *ptr, size_t size) HAK_NOEXCEPT;
 HAK_ATTR((__malloc__, __alloc_align__(1), __alloc_size__(2), __warn_unused_result__))
 void *hak_aligned_alloc(size_t alignment, size_t size) HAK_NOEXCEPT;
 
-/* Stores a block of at least `size` bytes aligned to `alignment`, a power of two and a multiple of
-   sizeof(void *), in *`ptrp`. Returns 0, EINVAL or ENOMEM; on failure *`ptrp` is untouched, and
-   errno always is. */
+/* Stores a block of at least `size` bytes aligned to `alignment`, a power of two up to PTRDIFF_MAX
+   and a multiple of sizeof(void *), in *`ptrp`. Returns 0, EINVAL or ENOMEM; on failure *`ptrp` is
+   untouched, and errno always is. */
 HAK_ATTR((__nonnull__(1), __warn_unused_result__))
 int hak_posix_memalign(void **ptrp, size_t alignment, size_t size) HAK_NOEXCEPT;
 
