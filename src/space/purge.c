@@ -47,11 +47,6 @@ static struct superslab *of_queue_node(struct queue_node *n) {
 	return LIST_ENTRY(n, struct superslab, dirty_link);
 }
 
-/* Out of line: it is much code, wanted in many places here, none of which is in a hurry. */
-HAK_NOINLINE static unsigned count(uint32_t mask) {
-	return count_ones32(mask);
-}
-
 static uint32_t dirty_mask(const struct superslab *ss) {
 	return ss->free & ~ss->zero;
 }
@@ -117,7 +112,7 @@ void purge_enqueue(struct superslab *ss, uint32_t dirty) {
 }
 
 void purge_forget(struct superslab *ss) {
-	superslab_uncount_dirty(ss, count(dirty_mask(ss)));
+	superslab_uncount_dirty(ss, superslab_count(dirty_mask(ss)));
 	dequeue(ss);
 }
 
@@ -244,12 +239,12 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 	ss->free &= ~mask;
 	ss->zero &= ~mask;
 	superslab_refile(ss);
-	superslab_uncount_dirty(ss, count(dirty));
-	space_change_live((ptrdiff_t)count(mask));
+	superslab_uncount_dirty(ss, superslab_count(dirty));
+	space_change_live((ptrdiff_t)superslab_count(mask));
 	lock_release(space_lock());
 	size_t calls;
 	uint32_t clean = purge_granules(ss, mask, &calls);
-	log_purge(ss, count(clean) * GRANULE,
+	log_purge(ss, superslab_count(clean) * GRANULE,
 	          clean == mask ? " purged, bytes " : " refused in part, purged bytes ");
 	space_acquire();
 	if (HAK_UNLIKELY(purge.taken_from != ss)) /* this is a fork child, and they have been put back */
@@ -257,12 +252,12 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 	ss->purged_ms = purge.now_ms;
 	ss->regretted = false;
 	hak_space.purges += calls;
-	hak_space.purged += count(clean);
+	hak_space.purged += superslab_count(clean);
 	superslab_put(ss, mask, mask & ~clean);
 	atomic_signal_fence(memory_order_seq_cst);
 	purge.taken_from = NULL;
-	*takenp += count(clean);
-	*refusedp += count(mask & ~clean);
+	*takenp += superslab_count(clean);
+	*refusedp += superslab_count(mask & ~clean);
 	return true;
 }
 

@@ -336,7 +336,7 @@ HAK_COLD bool span_extend(struct span *span, size_t granules, bool *zerop) {
 	bool ok = (ss->free & mask) == mask;
 	if (ok) {
 		*zerop = (ss->zero & mask) == mask;
-		superslab_uncount_dirty(ss, count_ones32(mask & ~ss->zero));
+		superslab_uncount_dirty(ss, superslab_count(mask & ~ss->zero));
 		space_count_live(n);
 		ss->free &= ~mask;
 		ss->zero &= ~mask;

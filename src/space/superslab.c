@@ -215,11 +215,15 @@ void superslab_count_hollow(struct superslab *ss, size_t bytes) {
 
 /* Which of them are hollow nobody knows: as many as of the others. (In a fork child of a signal handler amid this
    nothing is hollow any longer.) */
+HAK_EVERYDAY HAK_NOINLINE unsigned superslab_count(uint32_t mask) {
+	return count_ones32(mask);
+}
+
 HAK_EVERYDAY void superslab_uncount_dirty(struct superslab *ss, unsigned n) {
 	space_count_dirty(-(ptrdiff_t)n);
 	if (HAK_LIKELY(ss->hollow == 0))
 		return;
-	unsigned all = count_ones32(ss->free & ~ss->zero);
+	unsigned all = superslab_count(ss->free & ~ss->zero);
 	uint32_t part = n < all ? (uint32_t)((uint64_t)ss->hollow * n / all) : ss->hollow;
 	ss->hollow -= (uint32_t)min_size(part, ss->hollow);
 	hak_space.hollow -= min_size(part, hak_space.hollow);
@@ -236,7 +240,7 @@ HAK_EVERYDAY struct superslab *superslab_take(size_t granules, enum span_use use
 	*zerop = clean == mask;
 	if (clean != 0 && ss->purged_ms != 0)
 		purge_regret(ss);
-	superslab_uncount_dirty(ss, count_ones32(mask & ~clean));
+	superslab_uncount_dirty(ss, superslab_count(mask & ~clean));
 	space_count_live(granules);
 	ss->free &= ~mask;
 	ss->zero &= ~mask;
@@ -247,8 +251,8 @@ HAK_EVERYDAY struct superslab *superslab_take(size_t granules, enum span_use use
 HAK_EVERYDAY void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty) {
 	ss->free |= mask;
 	ss->zero |= mask & ~dirty;
-	space_change_live(-(ptrdiff_t)count_ones32(mask));
-	space_count_dirty(count_ones32(dirty));
+	space_change_live(-(ptrdiff_t)superslab_count(mask));
+	space_count_dirty(superslab_count(dirty));
 	space_note_retained();
 	if (dirty != 0)
 		purge_enqueue(ss, dirty);
@@ -483,7 +487,7 @@ static const char *check_one(const struct superslab *ss) {
 		return "a granule in use is clean";
 	if ((ss->free & ~ss->zero) != 0 && !ss->queued)
 		return "a SuperSlab is dirty and not queued";
-	if (ss->hollow > count_ones32(ss->free & ~ss->zero) * GRANULE)
+	if (ss->hollow > superslab_count(ss->free & ~ss->zero) * GRANULE)
 		return "a SuperSlab is too hollow";
 	if (!is_filed_right(&ss->by_run, &kind->free, longest_run32(ss->free)) ||
 	    !is_filed_right(&ss->by_dirty, &kind->dirty, longest_run32(ss->free & ~ss->zero)))
@@ -505,8 +509,8 @@ HAK_COLD const char *superslab_check(void) {
 		if (ss->base == 0)
 			continue;
 		superslabs++;
-		live += SUPERSLAB_GRANULES - count_ones32(ss->free);
-		dirty += count_ones32(ss->free & ~ss->zero);
+		live += SUPERSLAB_GRANULES - superslab_count(ss->free);
+		dirty += superslab_count(ss->free & ~ss->zero);
 		hollow += ss->hollow;
 		wrong = check_one(ss);
 	}

@@ -222,6 +222,9 @@ struct superslab *superslab_take(size_t granules, enum span_use use, unsigned *f
 /* Puts granules back; `dirty`: which of them may be resident. */
 void superslab_put(struct superslab *ss, uint32_t mask, uint32_t dirty);
 
+/* How many granules a mask has. Out of line, for it is much code, and wanted in many places. */
+unsigned superslab_count(uint32_t mask);
+
 /* `n` of its dirty granules are about to leave the free or the dirty ones, or all have. */
 void superslab_uncount_dirty(struct superslab *ss, unsigned n);
 
