@@ -235,13 +235,19 @@ void *entry_resized(const void *old, void *ptr, size_t size, const void *caller)
 	return ptr;
 }
 
-/* The usable size of a small block, unless it takes a closer look; else 0. */
-static size_t size_of_small(const void *ptr) {
-	size_t size = tcache_usable_size(ptr);
-	return HAK_LIKELY(size != 0) ? size : small_usable_size(ptr);
+/* A small block's usable size, 0 if it takes a closer look; and its tcache_code. */
+struct small {
+	size_t size;
+	uintptr_t code;
+};
+
+HAK_NOINLINE static struct small small_at(const void *ptr) {
+	uintptr_t code = tcache_code(ptr);
+	size_t size = tcache_usable_size(ptr, code);
+	return (struct small){ HAK_LIKELY(size != 0) ? size : small_usable_size(ptr), code };
 }
 
-/* Whatever size_of_small did not find. */
+/* Whatever small_at did not find. */
 HAK_COLD static enum block_found find_other(enum misuse_op op, const void *ptr, size_t *sizep, const void *caller) {
 	fork_repair_if_due();
 	if (hak_tcache.heap != NULL)
@@ -260,24 +266,31 @@ HAK_COLD void *entry_stand_in(void *p, const void *ptr, size_t size) {
 	return p;
 }
 
-/* A new block with the contents of the old one. A block that cannot shrink stays. */
-HAK_NOINLINE static void *realloc_copy(void *ptr, size_t old, size_t size, const void *caller) {
-	int saved = errno;
-	void *p = tcache_alloc(size);
-	if (p == NULL)
-		p = entry_alloc(size, ALLOC_ALIGN, false, caller);
-	if (p == NULL) {
-		if (size > old || !block_resize(ptr, size, true))
-			return NULL;
-		secure_believe();
-		errno = saved;
-		return ptr;
-	}
-	memcpy(p, ptr, min_size(old, size));
-	uintptr_t code = tcache_code(ptr);
+/* The contents move to `p`. `code`: of `ptr`, of this moment. Gives back `p`. */
+HAK_INLINE void *realloc_into(void *p, void *ptr, size_t size, uintptr_t code, const void *caller) {
+	memcpy(p, ptr, size);
 	if (!tcache_free(ptr, code))
 		entry_free(ptr, code, caller);
 	return p;
+}
+
+HAK_NOINLINE static void *realloc_slowly(void *ptr, size_t old, size_t size, const void *caller) {
+	int saved = errno;
+	void *p = entry_alloc(size, ALLOC_ALIGN, false, caller);
+	if (HAK_LIKELY(p != NULL)) /* the thread may have another heap now */
+		return realloc_into(p, ptr, min_size(old, size), small_at(ptr).code, caller);
+	if (size > old || !block_resize(ptr, size, true))
+		return NULL;
+	secure_believe();
+	errno = saved;
+	return ptr;
+}
+
+/* A new block with the contents of the old one. A block that cannot shrink stays. `code`: tcache_code, of this moment. */
+HAK_NOINLINE static void *realloc_copy(void *ptr, size_t old, size_t size, uintptr_t code, const void *caller) {
+	void *p = tcache_alloc(size);
+	return HAK_LIKELY(p != NULL) ? realloc_into(p, ptr, min_size(old, size), code, caller) :
+		realloc_slowly(ptr, old, size, caller);
 }
 
 void *entry_regrow(void *ptr, size_t size, bool may_move) {
@@ -310,7 +323,7 @@ HAK_COLD static void *realloc_other(void *ptr, size_t size, const void *caller) 
 	int saved = errno;
 	void *p = entry_regrow(ptr, size, true);
 	if (p == NULL) {
-		p = realloc_copy(ptr, old, size, caller);
+		p = realloc_copy(ptr, old, size, small_at(ptr).code, caller);
 		if (p != NULL) {
 			errno = saved;
 			return p;
@@ -327,24 +340,24 @@ HAK_COLD static void *realloc_other(void *ptr, size_t size, const void *caller) 
 void *entry_realloc(void *ptr, size_t size) {
 	if (ptr == NULL)
 		return entry_malloc(size);
-	size_t small = size_of_small(ptr);
-	if (HAK_LIKELY(size != 0 && size_fits_well(small, size)))
+	struct small small = small_at(ptr);
+	if (HAK_LIKELY(size != 0 && size_fits_well(small.size, size)))
 		return ptr;
-	if (HAK_LIKELY(small != 0 && size - 1 < PTRDIFF_MAX))
-		return realloc_copy(ptr, small, size, ENTRY_CALLER);
+	if (HAK_LIKELY(small.size != 0 && size - 1 < PTRDIFF_MAX))
+		return realloc_copy(ptr, small.size, size, small.code, ENTRY_CALLER);
 	return realloc_other(ptr, size, ENTRY_CALLER);
 }
 
 /* Programs that keep books of their memory (redis) ask at each malloc and free. */
 size_t entry_usable_size(const void *ptr) {
-	size_t size = size_of_small(ptr);
+	size_t size = small_at(ptr).size;
 	if (HAK_UNLIKELY(size == 0) && ptr != NULL)
 		find_other(OP_USABLE_SIZE, ptr, &size, ENTRY_CALLER);
 	return size;
 }
 
 HAK_COLD enum block_found entry_find(enum misuse_op op, const void *ptr, size_t *sizep, const void *caller) {
-	*sizep = size_of_small(ptr);
+	*sizep = small_at(ptr).size;
 	return HAK_LIKELY(*sizep != 0) ? BLOCK_OURS : find_other(op, ptr, sizep, caller);
 }
 

@@ -143,9 +143,9 @@ HAK_INLINE uintptr_t tcache_code(const void *ptr) {
 	return pagemap_tag((uintptr_t)ptr) ^ PAGEMAP_LOAD(&hak_tcache.tag);
 }
 
-/* The usable size of a block that tcache_free would look at, if it passes the same tests; else 0. */
-HAK_INLINE size_t tcache_usable_size(const void *ptr) {
-	uintptr_t addr = (uintptr_t)ptr, code = tcache_code(ptr);
+/* The usable size of a block that tcache_free would look at, if it passes the same tests; else 0. `code`: tcache_code. */
+HAK_INLINE size_t tcache_usable_size(const void *ptr, uintptr_t code) {
+	uintptr_t addr = (uintptr_t)ptr;
 	if (HAK_UNLIKELY(code >= SC_CODE_END))
 		return 0;
 	const struct bin *b = bin_of_code(hak_tcache.bin, code);
