@@ -728,9 +728,9 @@ static void details_of_an_access_name_its_place(void **state)
 /* Not places of ours. */
 static void details_name_places_of_the_program(void **state)
 {
-	enum { WAYS = 11, USES = 3, FUNCTION_MOST = 1024 };
+	enum { WAYS = 12, USES = 3, FUNCTION_MOST = 1024 };
 	static const char *const actions[] = {"overrun_made_by", "overrun_found_by"},
-		*const settings[] = {"on_error=report guard_rate=1 secure=2", "on_error=report secure=2"},
+		*const settings[] = {"on_error=report guard_rate=1 secure=2 limit=48M", "on_error=report secure=2"},
 		*const heads[] = {"allocated by thread ", "found by thread "};
 
 #ifdef WITHOUT_JUMPS

@@ -806,12 +806,36 @@ static long read_freed(long size)
 	return (long)(uintptr_t)read_at;
 }
 
+static size_t hogged; /* of blocks */
+
+static void hog(size_t size)
+{
+	while (hogged < MOST && (blocks[hogged] = malloc(size)) != NULL)
+		hogged++;
+}
+
+static void let_go(void)
+{
+	give_back(hogged);
+	hogged = 0;
+}
+
+/* A new-handler, found as a C++ library's is. */
+void (*get_new_handler(void))(void) __asm__("_ZSt15get_new_handlerv");
+void (*get_new_handler(void))(void)
+{
+	return hogged != 0 ? let_go : NULL;
+}
+
 __attribute__((noinline, noclone)) static char *allocate_by(long way)
 {
-	static const char *const names[] = {"_Znwm", "_Znam", "_ZnwmSt11align_val_t", "_ZnwmRKSt9nothrow_t"};
-	enum { NAMED = 7, ALIGN = 64, SIZE = 100 };
+	static const char *const names[] = {"_Znwm", "_Znam", "_ZnwmSt11align_val_t", "_ZnwmRKSt9nothrow_t", "_Znwm"};
+	enum { NAMED = 7, AFTER_HANDLER = 11, ALIGN = 64, SIZE = 100 };
 	void *p = NULL, *(*make)(size_t, size_t) = NULL;
 
+	free(malloc(SIZE)); /* there is room for guarded blocks */
+	for (size_t size = MIB; way == AFTER_HANDLER && size > SIZE; size /= 16)
+		hog(size);
 	if (way >= NAMED)
 		*(void **)&make = dlsym(RTLD_DEFAULT, names[way - NAMED]);
 	switch (way) {
