@@ -71,6 +71,16 @@ HAK_INLINE void queue_append(struct queue *q, struct queue_node *n) {
 	q->count++;
 }
 
+/* Behind `before`; NULL: as the first. */
+HAK_INLINE void queue_insert(struct queue *q, struct queue_node *before, struct queue_node *n) {
+	struct queue_node **at = before != NULL ? &before->next : &q->first;
+	n->prev = before;
+	n->next = *at;
+	*at = n;
+	*(n->next != NULL ? &n->next->prev : &q->last) = n;
+	q->count++;
+}
+
 HAK_INLINE void queue_remove(struct queue *q, struct queue_node *n) {
 	*(n->prev != NULL ? &n->prev->next : &q->first) = n->next;
 	*(n->next != NULL ? &n->next->prev : &q->last) = n->prev;

@@ -30,7 +30,7 @@ HAK_LAST_IN_BSS struct bigcache {
 	struct lock lock;
 	struct list bin[BINS];
 	uint64_t nonempty[WORDS];
-	struct queue age;       /* oldest first */
+	struct queue age;       /* oldest first; but what was joined stays where its beginning was */
 	bool unjoined;          /* spans have come since join_all */
 	unsigned events;
 	uint64_t now_ms;
@@ -112,8 +112,11 @@ static void unbin(struct large *l) {
 
 /* `since`: when its memory was last used, or that of most of it. */
 static void add(struct large *l, uint64_t since) {
+	struct queue_node *older = hak_bigcache.age.last;
+	while (older != NULL && of_age_node(older)->freed_ms > since)
+		older = older->prev;
 	bin(l);
-	queue_append(&hak_bigcache.age, &l->age_link);
+	queue_insert(&hak_bigcache.age, older, &l->age_link);
 	count_kept((ptrdiff_t)l->span.granules);
 	l->freed_ms = since;
 	l->generation = hak_bigcache.generation;
@@ -236,7 +239,7 @@ static void join(struct large *low, struct large *high) {
 	large_put_descriptor(high);
 }
 
-/* Joins to a kept span those behind it. Its place by age stays. */
+/* Joins to a kept span those behind it. Its place in the queue stays: others wait for one delay more at most. */
 static void join_following(struct large *l) {
 	struct large *high = kept_from(end_of(l));
 	if (high == NULL)

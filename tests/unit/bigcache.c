@@ -248,6 +248,26 @@ static void old_span_is_released_though_a_neighbour_uses_its_end(void **state)
 	large_free(NULL, l);
 }
 
+static void rest_of_a_cut_is_due_as_it_was(void **state)
+{
+	struct large *live = take(200); /* so that as much may be kept */
+	struct large *l = take(20), *apart = take(2), *other = take(8);
+	uint64_t due;
+
+	assert_true(large_resize(l, 2 * HAK_MIB, true));
+	due = bigcache_due();
+	sleep_ms(50);
+	bigcache_tick(); /* looks at the clock */
+	large_free(NULL, other);
+	assert_int_equal(bigcache_due(), due);
+	assert_true(large_resize(l, 3 * HAK_MIB, true));
+	assert_int_equal(kept_bytes(), (8 + 17) * HAK_MIB);
+	assert_int_equal(bigcache_due(), due);
+	large_free(NULL, apart);
+	large_free(NULL, l);
+	large_free(NULL, live);
+}
+
 static void delay_minus_one_keeps_all_that_may_be(void **state)
 {
 	struct large *one = take(50), *two = take(30), *three = take(30);
@@ -588,6 +608,7 @@ int main(void)
 		cmocka_unit_test_setup(kept_bytes_may_follow_live, start_empty),
 		cmocka_unit_test_setup(old_span_is_released, start_empty),
 		cmocka_unit_test_setup(old_span_is_released_though_a_neighbour_uses_its_end, start_empty),
+		cmocka_unit_test_setup(rest_of_a_cut_is_due_as_it_was, start_empty),
 		cmocka_unit_test_setup(delay_minus_one_keeps_all_that_may_be, start_empty),
 		cmocka_unit_test_setup(delay_minus_one_keeps_old_span, start_empty),
 		cmocka_unit_test_setup(release_keeps_what_it_is_told, start_empty),
