@@ -226,9 +226,10 @@ static uint32_t purge_granules(const struct superslab *ss, uint32_t mask, size_t
 }
 
 /* Purges the dirty granules of one SuperSlab, or, as the first touch of a huge page makes all of it resident, all that
-   are free; adds what the system took and refused. The lock is dropped meanwhile. */
+   are free, unless others who want some meanwhile could not have new ones; adds what the system took and refused. The
+   lock is dropped meanwhile. */
 static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refusedp) {
-	uint32_t dirty = dirty_mask(ss), mask = ss->huge ? ss->free : dirty;
+	uint32_t dirty = dirty_mask(ss), mask = ss->huge && hak_settings.limit == 0 ? ss->free : dirty;
 	purge.taken_from = NULL; /* in a fork child it may be what a purger had that is gone */
 	atomic_signal_fence(memory_order_seq_cst);
 	purge.taken = mask;
@@ -252,11 +253,12 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 	ss->purged_ms = purge.now_ms;
 	ss->regretted = false;
 	hak_space.purges += calls;
-	hak_space.purged += superslab_count(clean);
+	size_t taken = superslab_count(clean & dirty);
+	hak_space.purged += taken;
 	superslab_put(ss, mask, mask & ~clean);
 	atomic_signal_fence(memory_order_seq_cst);
 	purge.taken_from = NULL;
-	*takenp += superslab_count(clean);
+	*takenp += taken;
 	*refusedp += superslab_count(mask & ~clean);
 	return true;
 }

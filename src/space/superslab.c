@@ -213,12 +213,12 @@ void superslab_count_hollow(struct superslab *ss, size_t bytes) {
 	hak_space.hollow += bytes;
 }
 
-/* Which of them are hollow nobody knows: as many as of the others. (In a fork child of a signal handler amid this
-   nothing is hollow any longer.) */
 HAK_EVERYDAY HAK_NOINLINE unsigned superslab_count(uint32_t mask) {
 	return count_ones32(mask);
 }
 
+/* Which of them are hollow nobody knows: as many as of the others. (In a fork child of a signal handler amid this
+   nothing is hollow any longer.) */
 HAK_EVERYDAY void superslab_uncount_dirty(struct superslab *ss, unsigned n) {
 	space_count_dirty(-(ptrdiff_t)n);
 	if (HAK_LIKELY(ss->hollow == 0))
@@ -312,9 +312,9 @@ HAK_EVERYDAY void space_guard(void) {
 /* In a GiB without small pages, next to what is there, downwards as the system places mappings. Some hypervisors keep
    page tables of their own, and touching what is resident traps again and again where pages of both sizes share a page
    directory, which spans a GiB: with 700 MiB of small pages and 4 of huge ones it took 2 us instead of 12 ns. What others
-   have on the way, as after superslab_release_empty, is passed by, a GiB for each try. */
+   have on the way, as after superslab_release_empty, is passed by, a GiB for each try; failing that it is anywhere. */
 HAK_COLD static char *map_huge(size_t bytes) {
-	enum { TRIES = 8 };
+	enum { TRIES = 64 };
 	for (unsigned i = 0; i < TRIES; i++) {
 		uintptr_t end = space.huge_low != 0 ? space.huge_low : pagemap_apart();
 		if (end == 0)
@@ -323,9 +323,8 @@ HAK_COLD static char *map_huge(size_t bytes) {
 		if (p == NULL)
 			return NULL;
 		space.huge_low = p == wanted ? (uintptr_t)p : align_down(end - bytes, HUGE_APART);
-		if (p == wanted)
+		if (p == wanted || (!os_unmap(p, bytes) && ((uintptr_t)p & (SUPERSLAB - 1)) == 0))
 			return p;
-		os_unmap(p, bytes);
 	}
 	return os_map_aligned(bytes, SUPERSLAB);
 }
