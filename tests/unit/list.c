@@ -86,9 +86,14 @@ static void queue_random_use_matches_model(void **state)
 		if (at < count) {
 			drop(model, &count, at);
 			queue_remove(&queue, &nodes[i]);
-		} else {
+		} else if (round % 2 == 0) {
 			model[count++] = i;
 			queue_append(&queue, &nodes[i]);
+		} else {
+			at = (int)(next_random(&seed) % (unsigned)(count + 1));
+			memmove(&model[at + 1], &model[at], (size_t)(count++ - at) * sizeof *model);
+			model[at] = i;
+			queue_insert(&queue, at > 0 ? &nodes[model[at - 1]] : NULL, &nodes[i]);
 		}
 		assert_int_equal(queue.count, count);
 		n = queue.first;
