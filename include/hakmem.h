@@ -234,7 +234,7 @@ struct hak_stats {
 	uint64_t slab_free;                 /* other free blocks in slabs */
 	uint64_t slab_fresh;                /* blocks that cost no memory yet */
 	uint64_t dirty, dirty_peak;         /* free granules that may be resident */
-	uint64_t clean;                     /* others: of those, huge pages alone cost memory */
+	uint64_t clean;                     /* free granules that cost no memory, but in huge pages */
 	uint64_t bigcache;                  /* freed large blocks, kept */
 	uint64_t retained;                  /* dirty, clean and bigcache together */
 	uint64_t metadata;

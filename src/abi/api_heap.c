@@ -109,7 +109,7 @@ API void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size
 		errno = EINVAL;
 		return NULL;
 	}
-	return heap_alloc(heap, size, alignment < ALLOC_ALIGN ? ALLOC_ALIGN : alignment, false);
+	return heap_alloc(heap, size, alignment, false);
 }
 
 API void hak_heap_destroy(hak_heap_t *heap) {

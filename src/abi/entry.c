@@ -205,7 +205,6 @@ void *entry_calloc(size_t count, size_t size) {
 }
 
 void *entry_aligned(size_t align, size_t size, const void *caller) {
-	align = max_size(align, ALLOC_ALIGN);
 	unsigned sc = goes_to_libc(size) ? 0 : alloc_class(size, align);
 	void *p = sc != 0 ? bin_pop(&hak_tcache.bin[sc]) : NULL;
 	return HAK_LIKELY(p != NULL) ? p : entry_alloc(size, align, false, caller);
@@ -274,6 +273,7 @@ HAK_INLINE void *realloc_into(void *p, void *ptr, size_t size, uintptr_t code, c
 	return p;
 }
 
+/* For realloc_copy, if no bin has a block. */
 HAK_NOINLINE static void *realloc_slowly(void *ptr, size_t old, size_t size, const void *caller) {
 	int saved = errno;
 	void *p = entry_alloc(size, ALLOC_ALIGN, false, caller);

@@ -94,13 +94,11 @@ HAK_COLD static void *new_or_null(size_t size, size_t align, unsigned kind, cons
 
 /* What the short ways leave: called last, so that it is called by the program. */
 HAK_NOINLINE static void *new_aligned(size_t size, size_t align, unsigned kind) {
-	align = max_size(align, ALLOC_ALIGN);
 	void *p = entry_alloc_as(size, align, kind, ENTRY_CALLER);
 	return HAK_LIKELY(p != NULL) ? p : new_or_throw(size, align, kind, ENTRY_CALLER);
 }
 
 HAK_NOINLINE static void *new_aligned_nothrow(size_t size, size_t align, unsigned kind) {
-	align = max_size(align, ALLOC_ALIGN);
 	void *p = entry_alloc_as(size, align, kind, ENTRY_CALLER);
 	return HAK_LIKELY(p != NULL) ? p : new_or_null(size, align, kind, ENTRY_CALLER);
 }

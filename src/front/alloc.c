@@ -143,6 +143,7 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 	if ((size | align) >> ADDRESS_BITS != 0)
 		return NULL;
 	size = max_size(size, 1); /* canaries would make no bytes of it */
+	align = max_size(align, ALLOC_ALIGN);
 	if (HAK_UNLIKELY(hak_settings.guard_rate != 0) && guard_fits(size, align)) {
 		guard_count(h, 1);
 		void *guarded = guard_is_due(h) ? guard_alloc(h, size, align) : NULL;

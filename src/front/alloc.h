@@ -16,9 +16,9 @@
 
 #define ALLOC_ALIGN 16 /* what every block has */
 
-/* A block of at least `size` bytes at a multiple of `align`, a power of two; all usable bytes zero if
-   `zero`. NULL: out of memory, though all that caches hold was given back for it, or more than any address space
-   has, which leaves them alone. */
+/* A block of at least `size` bytes at a multiple of `align`, a power of two, or of ALLOC_ALIGN if that is more; all
+   usable bytes zero if `zero`. NULL: out of memory, though all that caches hold was given back for it, or more than any
+   address space has, which leaves them alone. */
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero);
 
 /* The short way of a small block whose bin is empty, while nobody wants to see what is made, nor to harden it. The

@@ -312,7 +312,8 @@ HAK_EVERYDAY void space_guard(void) {
 /* In a GiB without small pages, next to what is there, downwards as the system places mappings. Some hypervisors keep
    page tables of their own, and touching what is resident traps again and again where pages of both sizes share a page
    directory, which spans a GiB: with 700 MiB of small pages and 4 of huge ones it took 2 us instead of 12 ns. What others
-   have on the way, as after superslab_release_empty, is passed by, a GiB for each try; failing that it is anywhere. */
+   have on the way, as after superslab_release_empty, is passed by, a GiB for each try (but what then cannot be unmapped
+   is used); failing that it is anywhere. */
 HAK_COLD static char *map_huge(size_t bytes) {
 	enum { TRIES = 64 };
 	for (unsigned i = 0; i < TRIES; i++) {
