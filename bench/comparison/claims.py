@@ -1,13 +1,14 @@
 """What is claimed of HAKMEM in its default settings, and whether the outcome bears it out.
 
 A claim is judged by what was measured and by nothing else; where its rows were not part of the run,
-it says so. Where a claim speaks of a workload, the worst of its rows decides. Those of a matrix, which
+it says so, and one about all rows or peers says how many there were. Where a claim speaks of a workload, the worst of its rows decides. Those of a matrix, which
 vary a workload to its extremes, are not what the claims are about.
 """
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from . import statistics
+from . import catalogue, statistics
+from .allocators import PEER_FILES
 
 SLOWEST, AHEAD, TIME_MEAN = 1.03, 2 / 3, 0.93
 MEMORY_MEAN, FATTEST = 0.90, 1.10
@@ -44,6 +45,7 @@ class Verdict:
     holds: bool = None   # None: not measured
     close: bool = False  # the bar lies within the interval
     detail: str = ""
+    scope: str = ""      # of a claim about all rows and peers: what was missing
 
     @property
     def word(self):
@@ -67,6 +69,16 @@ def _times_faster(summary, hakmem, rows):
     """(libc's time as a multiple of ours, half width, row) of the worst row."""
     return min(((*statistics.ratio(summary.cell(row, "libc").time, summary.cell(row, hakmem).time),
                  row.name) for row in rows if summary.cell(row, "libc")), default=(None, None, ""))
+
+
+def _scope(summary):
+    """What "all rows" and "all peers" stand for, where rows of the level or peers are missing."""
+    rows = catalogue.rows(summary.outcome.level)
+    seen = {row.name for row in summary.outcome.rows}
+    here = sum(row.name in seen for row in rows)
+    absent = [name for name in ("libc", *PEER_FILES) if name not in summary.peers]
+    return ", ".join([f"{here} of the {len(rows)} rows of the level"] * (here < len(rows))
+                     + [f"without {name}" for name in absent])
 
 
 def _over_all_rows(summary, hakmem):
@@ -123,7 +135,7 @@ def judge(summary):
     hakmem = summary.hakmem()
     if hakmem is None or not summary.peers or any(row.group == "matrix" for row in summary.outcome.rows):
         return []
-    verdicts = list(_over_all_rows(summary, hakmem))
+    verdicts = [replace(one, scope=_scope(summary)) for one in _over_all_rows(summary, hakmem)]
     for name, workload, bar in FASTER:
         rows = [row for row in summary.outcome.rows if row.workload == workload]
         value, half, row = _times_faster(summary, hakmem, rows)

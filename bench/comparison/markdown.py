@@ -24,7 +24,8 @@ READING = """## How to read it
 - Time is CPU time, of one bound CPU for rows of one thread, and wall time for rows whose threads
   compute all the time (larson, mid_large_mt, false_sharing). Times are medians, ratios medians of
   those of each round, whose runs follow each other: what slows the machine down for a while slows
-  down both. ± is half of the 95 % interval of the mean. *best peer* is the best of that row among {peers}
+  down both. ± is half of the 95 % interval of the mean. *best peer* is the one of that row that HAKMEM
+  is furthest behind, or least ahead of, among {peers}
   in their defaults, so HAKMEM below 1.00 is ahead of all.
 - Each run proves which allocator served it, or the comparison fails.
 """
@@ -47,14 +48,14 @@ def _ratio_lines(summary, rows, what):
     lines = []
     for row in rows:
         cells = [summary.cell(row, label) for label in labels]
-        best = min(getattr(one, what).median for one in cells)
+        best = summary.cell(row, summary.best(row, what))
         shown = [row.name]
         for one in cells:
             seen = getattr(one, what)
             value, half = one.to_libc.get(what, (None, None))
             words = f"{text.number(seen.median)} ± {100 * seen.relative_half_width:.1f} %"
             words += f" ({value:.2f})" if value else ""
-            shown.append(f"**{words}**" if seen.median == best else words)
+            shown.append(f"**{words}**" if one is best else words)
         if hakmem:
             value, half = summary.cell(row, hakmem).to_best[what]
             shown.append(f"{value:.2f} ± {half:.2f}")
@@ -115,7 +116,7 @@ def page(summary, verdicts, warnings, pictures):
     lines += [f"- Noise: {warning}." for warning in warnings]
     lines += [f"- Left out: {name}: {why}." for name, why in outcome.skipped.items()]
     lines += ["", "## Claims", "", *table(["claim", "bar", "measured", "", ""], [
-        [one.text, one.bound, one.number, one.detail, one.word] for one in verdicts], left=5)]
+        [one.text, one.bound, one.number, ", ".join(filter(None, [one.detail, one.scope])), one.word] for one in verdicts], left=5)]
     lines += [f"![{name}](results/{name}.png)\n" for name in ("ratios", "memory")
               if f"{name}.png" in pictures]
     lines += [READING.format(peers=", ".join(summary.peers)), "## Means over rows", "",

@@ -1,8 +1,9 @@
 """What the samples of an outcome say: per row and allocator, and over all rows.
 
-Ratios are of runs of the same round (statistics.ratio). The best is the fastest (leanest) peer of a
-row: libc and the other allocators, in their default settings; variants and HAKMEM itself are none.
-Without peers it is the best of all.
+Ratios are of runs of the same round (statistics.ratio). Peers are libc and the other allocators, in
+their default settings; variants and HAKMEM itself are none. Without peers all are taken for some.
+The ratio to the best is the one to the peer that an allocator is furthest behind: medians of ratios
+do not rank (a may be ahead of b, b of c, and c of a), and who is ahead of the best is ahead of all.
 """
 import math
 from dataclasses import dataclass, field
@@ -63,21 +64,27 @@ class Summary:
         return next((one.label for one in self.outcome.allocators
                      if one.kind == "hakmem" and not one.settings), None)
 
-    def best_peer(self, row, what):
-        """Label of the allocator that ratios to the best refer to."""
+    def _peers(self, row):
         ran = self.labels(row)
-        return min([label for label in ran if label in self.peers] or ran,
-                   key=lambda label: self._ratio(row, label, ran[0], what)[0])
+        return [label for label in ran if label in self.peers] or ran
+
+    def best_peer(self, row, what):
+        """Label of the peer that no other one is ahead of, or least."""
+        return min(self._peers(row), key=lambda label: self.cell(row, label).to_best[what][0])
+
+    def best(self, row, what):
+        """Label of HAKMEM where it is ahead of all peers, else of the best one."""
+        hakmem = self.cell(row, self.hakmem())
+        return self.hakmem() if hakmem and hakmem.to_best[what][0] < 1 else self.best_peer(row, what)
 
     def _ratio(self, row, label, other, what):
         return statistics.ratio(*(getattr(self.cell(row, one), what) for one in (label, other)))
 
     def _compare(self, row):
         for what in FIELDS:
-            best = self.best_peer(row, what)
             for label in self.labels(row):
                 cell = self.cell(row, label)
-                cell.to_best[what] = self._ratio(row, label, best, what)
+                cell.to_best[what] = max(self._ratio(row, label, peer, what) for peer in self._peers(row))
                 if self.cell(row, "libc"):
                     cell.to_libc[what] = self._ratio(row, label, "libc", what)
 

@@ -89,7 +89,8 @@ def claims_lines(verdicts):
     for verdict in verdicts:
         lines.append(f"  {verdict.word}: {verdict.text} {verdict.bound}"
                      + (f"; measured {verdict.number}" if verdict.number else "")
-                     + (f" ({verdict.detail})" if verdict.detail and verdict.number else ""))
+                     + (f" ({verdict.detail})" if verdict.detail and verdict.number else "")
+                     + (f"; {verdict.scope}" if verdict.scope and verdict.number else ""))
     measured = [verdict for verdict in verdicts if verdict.holds is not None]
     held = sum(verdict.holds for verdict in measured)
     left = f"; {len(verdicts) - len(measured)} not measured" if len(measured) < len(verdicts) else ""
