@@ -8,6 +8,7 @@
 
 A list separates them by commas. Everything that is asked for is checked before anything is run.
 """
+import contextlib
 import glob
 import hashlib
 import os
@@ -73,11 +74,12 @@ def library_folders():
 
 
 def find_peer(name):
-    """The path of a peer's library, or None."""
+    """The path of a peer's library that can be preloaded, or None."""
     for pattern in PEER_FILES[name]:
         for folder in library_folders():
             for path in sorted(glob.glob(f"{folder}/{pattern}"), key=len):
-                if os.path.isfile(path):
+                with contextlib.suppress(Refused):
+                    check_library(os.path.realpath(path))
                     return os.path.realpath(path)
     return None
 

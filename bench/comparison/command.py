@@ -10,7 +10,7 @@ import sys
 from . import allocators, catalogue, claims, files, machine, markdown, matrix, noise, \
     pictures, text
 from .errors import Failed, Refused, end_at_once, uninterrupted
-from .measure import measure, only_one
+from .measure import check_programs, measure, only_one
 from .outcome import SPOILT, UNLIKE
 from .summary import Summary
 
@@ -144,8 +144,6 @@ def make_build(options):
         if result.returncode != 0:
             sys.stderr.write(result.stdout[-4000:])
             raise Failed(f"{' '.join(step)} failed")
-    # Pages of a library that are not on the disk yet would count as private memory of who maps it.
-    os.sync()
     return build
 
 
@@ -214,7 +212,7 @@ def write_results(options, folders, summary, verdicts, warnings):
         if options.results:
             contents[os.path.join(BENCH, "RESULTS.md")] = markdown.page(summary, verdicts, warnings, drawn)
         files.write(contents)
-        old = {os.path.join(pages, name) for name in pictures.FILES} - contents.keys()
+        old = (old | {os.path.join(pages, name) for name in pictures.FILES}) - contents.keys()
     finally:
         for path in old:  # of another measurement
             files.remove(path)
@@ -242,6 +240,7 @@ def compare(arguments):
         check_others(options.allocators)
         with only_one():
             build = make_build(options)
+            check_programs(rows, build)
             chosen, missing = choose_allocators(options.allocators, build)
             chosen = with_extras(chosen, rows, build)
             folders = make_folders(options, build)

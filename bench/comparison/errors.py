@@ -1,6 +1,7 @@
 """How a comparison ends before its time: with one line, and a status of its own."""
 import contextlib
 import importlib
+import os
 import signal
 import sys
 
@@ -47,14 +48,30 @@ def uninterrupted():
             signal.signal(number, handler)
 
 
+def _open_streams():
+    """What whoever started this has closed leads nowhere, and takes no file's number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))
+    sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has all characters
+
+
+def _drop_output():
+    """What standard output did not take must not be tried once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def reported(name, module, arguments):
     """Runs the command of a module that is called `name`; the status to exit with. Who reads no further ends it."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     _handle(_end)
-    sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has all characters
+    _open_streams()
     try:
         # Here, since it takes its time, and a signal may come.
-        getattr(importlib.import_module(f".{module}", __package__), name)(arguments)
+        with contextlib.suppress(SystemExit):  # of --help
+            getattr(importlib.import_module(f".{module}", __package__), name)(arguments)
+        sys.stdout.flush()
         return 0
     except Refused as problem:
         print(f"{name}: {problem}", file=sys.stderr)
@@ -64,6 +81,7 @@ def reported(name, module, arguments):
         return 1
     except OSError as problem:  # a full disk, say
         print(f"{name}: {problem}", file=sys.stderr)
+        _drop_output()
         return 1
     except Ended as signal_:
         print(f"{name}: interrupted; nothing was written", file=sys.stderr)

@@ -5,6 +5,7 @@ import re
 import time
 
 SETTINGS_FILE = "/etc/hakmem.conf"
+PRELOAD_FILE = "/etc/ld.so.preload"
 
 
 def _line(path, pattern, default=""):
@@ -25,6 +26,8 @@ def describe():
     """Words about this machine, in the order they are to be read."""
     memory_kib = int(_line("/proc/meminfo", r"^MemTotal:\s+(\d+)", "0"))
     changed = {"settings": f"those of {SETTINGS_FILE}"} if os.path.exists(SETTINGS_FILE) else {}
+    if preloaded := _line(PRELOAD_FILE, r"^\s*([^#\s].*)$"):
+        changed["preloaded everywhere"] = preloaded
     processor = _line("/proc/cpuinfo", r"^model name\s*:\s*(.*)$") or platform.machine()
     return {
         "processor": f"{processor}, {len(cpus())} of {os.cpu_count()} CPUs used",
@@ -45,9 +48,11 @@ def describe():
 
 
 def warnings(described):
-    """HAKMEM reads that file whatever the environment says."""
-    return [f"'hakmem' stands for {described['settings']}, not for its defaults"] \
-        if "settings" in described else []
+    """HAKMEM and the loader read those files whatever the environment says."""
+    found = [f"'hakmem' stands for {described['settings']}, not for its defaults"] if "settings" in described else []
+    if "preloaded everywhere" in described:
+        found.append(f"{PRELOAD_FILE} adds {described['preloaded everywhere']} to every program")
+    return found
 
 
 def _cpuinfo():

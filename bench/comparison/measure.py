@@ -92,22 +92,26 @@ def bound_to_one(cpus):
         os.sched_setaffinity(0, cpus)
 
 
+def program_of(row, build):
+    return os.path.join(build, "bench", row.workload)
+
+
+def check_programs(rows, build):
+    for path in (program_of(row, build) for row in rows):
+        if not os.access(path, os.X_OK):
+            raise Refused(f"{path}: not there; has the benchmark been built?")
+
+
 class Runner:
     """Starts workloads of one build and reads what they report; `cpus`: for rows of several threads."""
 
     def __init__(self, build, timeout, cpus):
-        self.folder = os.path.join(build, "bench")
+        self.build = build
         self.timeout = timeout
         self.cpus = cpus
 
-    def program(self, row):
-        path = os.path.join(self.folder, row.workload)
-        if not os.access(path, os.X_OK):
-            raise Refused(f"{path}: not there; has the benchmark been built?")
-        return path
-
     def _start(self, row, allocator, turn):
-        command = [self.program(row), *row.arguments, "--json", f"--expect={allocator.expected}"]
+        command = [program_of(row, self.build), *row.arguments, "--json", f"--expect={allocator.expected}"]
         if turn:
             command.append(f"--turn={turn.fileno()}")
 
@@ -225,9 +229,10 @@ def measure(rows, allocators, runs, level, build, timeout):
     To be called with only_one, which covers the building of what is measured, too.
     """
     cpus = machine.cpus()
+    check_programs(rows, build)
     runner = Runner(build, timeout, cpus)
-    for row in rows:
-        runner.program(row)
+    # Pages of a library that are not on the disk yet would count as private memory of who maps it.
+    os.sync()
     outcome = Outcome(machine.describe(), level, runs, rows, allocators)
     prefer_priority()
     files = _files(allocators)
