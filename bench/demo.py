@@ -20,9 +20,11 @@ import threading
 
 
 def check_served():
-    """Ends the program unless blocks of all sizes are the library's, if it is to be."""
+    """Ends the program unless blocks of all sizes are the library's if it is to be, and no HAKMEM's if not."""
     library = os.environ.get("DEMO_LIBRARY")
     if not library:
+        if hasattr(ctypes.CDLL(None), "hak_owns"):
+            raise SystemExit("HAKMEM serves what is to run without it; does /etc/ld.so.preload name it?")
         return
     hak_owns = ctypes.CDLL(library, os.RTLD_NOLOAD | os.RTLD_NOW).hak_owns
     hak_owns.argtypes = [ctypes.c_void_p]
