@@ -225,17 +225,23 @@ static uint32_t purge_granules(const struct superslab *ss, uint32_t mask, size_t
 	return clean;
 }
 
-/* Purges the dirty granules of one SuperSlab, or, as the first touch of a huge page makes all of it resident, all that
-   are free, unless others who want some meanwhile could not have new ones; adds what the system took and refused. The
-   lock is dropped meanwhile. */
-static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refusedp) {
-	uint32_t dirty = dirty_mask(ss), mask = ss->huge && hak_settings.limit == 0 ? ss->free : dirty;
-	purge.taken_from = NULL; /* in a fork child it may be what a purger had that is gone */
+/* A fork child finds either what was taken before or what is now. */
+static void set_taken(struct superslab *ss, uint32_t mask) {
+	purge.taken_from = NULL;
 	atomic_signal_fence(memory_order_seq_cst);
 	purge.taken = mask;
 	atomic_signal_fence(memory_order_seq_cst);
 	purge.taken_from = ss;
 	atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Purges the dirty granules of one SuperSlab, or, as the first touch of a huge page makes all of it resident, all that
+   are free; adds what the system took and refused. The lock is dropped meanwhile. */
+static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refusedp) {
+	/* In a fork child there may be what a purger had whom this one's caller interrupted, or who is gone. */
+	struct superslab *outer_ss = purge.taken_from;
+	uint32_t outer = purge.taken, dirty = dirty_mask(ss), mask = ss->huge ? ss->free : dirty;
+	set_taken(ss, mask);
 	dequeue(ss);
 	ss->free &= ~mask;
 	ss->zero &= ~mask;
@@ -257,7 +263,7 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 	hak_space.purged += taken;
 	superslab_put(ss, mask, mask & ~clean);
 	atomic_signal_fence(memory_order_seq_cst);
-	purge.taken_from = NULL;
+	set_taken(outer_ss, outer);
 	*takenp += taken;
 	*refusedp += superslab_count(mask & ~clean);
 	return true;
@@ -403,24 +409,17 @@ static void await_purger(void) {
 	}
 }
 
-bool purge_all(size_t keep) {
+bool purge_down_to(size_t keep, bool unmaps) {
 	space_acquire();
 	bool any = false;
 	await_purger();
 	if (!purge.purging)
 		any = purge_until(keep / GRANULE, 0, SIZE_MAX) != 0;
-	size_t unmapped = keep == 0 ? superslab_release_empty() : 0;
+	size_t unmapped = unmaps ? superslab_release_empty() : 0;
 	lock_release(space_lock());
 	if (unmapped != 0)
 		log_unmapped(unmapped);
 	return any || unmapped != 0;
-}
-
-bool purge_release_empty(void) {
-	space_acquire();
-	bool any = superslab_release_empty() > 0;
-	lock_release(space_lock());
-	return any;
 }
 
 bool purge_is_discreet(void) {

@@ -82,13 +82,18 @@ void purge_excess(void);
 /* Applies the age rule. Takes the space lock. */
 void purge_tick(void);
 
-/* Purges until at most `keep` bytes are dirty, unmaps what is wholly free. Takes the space lock, and waits for another
-   purger, though not for long. True if anything was given back. */
-bool purge_all(size_t keep);
+/* Purges until at most `keep` bytes are dirty; `unmaps`: unmaps what is wholly free. Takes the space lock, and waits for
+   another purger, though not for long. True if anything was given back. */
+bool purge_down_to(size_t keep, bool unmaps);
+HAK_INLINE bool purge_all(size_t keep) {
+	return purge_down_to(keep, keep == 0);
+}
 
-/* Unmaps what is wholly free: for when the system has no more address space, which purging would not
-   help. Takes the space lock. True if there was any. */
-bool purge_release_empty(void);
+/* For when the system has no more address space, which purging would not help. To have waited for another purger does: what
+   that had is free. */
+HAK_INLINE bool purge_release_empty(void) {
+	return purge_down_to(SIZE_MAX, true);
+}
 
 /*
  * Bursts: so much was freed that the rule of amount gave some of it back, or would if the program did not breathe. The

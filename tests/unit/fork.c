@@ -50,13 +50,15 @@ static void make_dirty(void)
 static int status_of_child(void (*call)(void))
 {
 	int status = -1;
+	size_t live;
 
 	hak_settings.purge_delay_ms = 60000;
 	make_dirty();
+	live = hak_space.live;
 	in_child = call;
 	purge_all(0);
 	if (child == 0)
-		_exit(hak_space.dirty == 0 && superslab_check() == NULL ? 0 : 1);
+		_exit(hak_space.dirty == 0 && hak_space.live == live && superslab_check() == NULL ? 0 : 1);
 	assert_int_equal(hak_space.dirty, 0);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	return status;
@@ -98,6 +100,13 @@ static void use_memory(void)
 	span_free(&span, SPAN * GRANULE);
 }
 
+static void purge_more(void)
+{
+	use_memory();
+	if (!purge_all(GRANULE))
+		_exit(2);
+}
+
 static void child_that_does_not_return_purges(void **state)
 {
 #ifdef __SANITIZE_THREAD__
@@ -110,6 +119,7 @@ static void child_that_returns_ends_the_purge(void **state)
 {
 	assert_int_equal(status_of_child(return_at_once), 0);
 	assert_int_equal(status_of_child(use_memory), 0);
+	assert_int_equal(status_of_child(purge_more), 0);
 }
 
 int main(void)

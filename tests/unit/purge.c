@@ -798,6 +798,24 @@ static void trim_waits_for_another_purger(void **state)
 	purge_ms = 0;
 }
 
+/* What a purger has is free, and nobody's for a moment: not to have it is no lack of memory. */
+static void who_gets_nothing_waits_for_a_purger(void **state)
+{
+	unsigned before = purges;
+	pthread_t other;
+
+	take(0, 100);
+	give_back(0, 100);
+	purge_ms = 50;
+	assert_int_equal(pthread_create(&other, NULL, purge_some, NULL), 0);
+	while (purges == before)
+		sched_yield();
+	purge_release_empty();
+	assert_false(purge_is_going_on());
+	pthread_join(other, NULL);
+	purge_ms = 0;
+}
+
 static unsigned refused_ms;
 
 /* As by a signal handler. */
@@ -959,6 +977,7 @@ int main(void)
 		cmocka_unit_test_setup(huge_page_is_purged_whole, start_empty),
 		cmocka_unit_test_setup(process_that_may_start_the_purge_thread_is_not_alone, start_empty),
 		cmocka_unit_test_setup(trim_waits_for_another_purger, start_empty),
+		cmocka_unit_test_setup(who_gets_nothing_waits_for_a_purger, start_empty),
 		cmocka_unit_test_setup(trim_does_not_wait_for_ever, start_empty),
 		cmocka_unit_test_setup(a_span_that_changes_is_not_idle_any_more, start_empty),
 		cmocka_unit_test_setup(a_span_that_changes_is_not_slack_any_more, start_empty),
