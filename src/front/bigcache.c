@@ -470,14 +470,14 @@ static bool is_kept(size_t bytes) {
 	return hak_settings.bigcache_l25 || bytes >= LARGE_L2_MIN;
 }
 
-static void put(struct large *l) {
+static void put(struct large *l, bool is_unused) {
 	lock_acquire(&hak_bigcache.lock);
 	bool look = ++hak_bigcache.events >= CLOCK_EVERY || hak_bigcache.age.first == NULL;
 	if (look)
 		look_at_clock();
 	hak_bigcache.unjoined = true;
 	hak_bigcache.most = max_size(hak_bigcache.most, space_big() + l->span.granules);
-	add(l, hak_bigcache.now_ms);
+	add(l, is_unused ? l->freed_ms : hak_bigcache.now_ms);
 	note_use();
 	size_t most = allowance();
 	bool over = hak_space.kept > most;
@@ -494,13 +494,13 @@ static void put(struct large *l) {
 		background_poke();
 }
 
-void bigcache_put(struct large *l) {
+void bigcache_put(struct large *l, bool is_unused) {
 	if (!is_kept(l->usable)) {
 		large_release(l);
 		return;
 	}
 	l->untouched = true;
-	put(l);
+	put(l, is_unused);
 }
 
 bool bigcache_put_end(struct large *l, size_t granules) {
@@ -510,7 +510,7 @@ bool bigcache_put_end(struct large *l, size_t granules) {
 		return false;
 	l->usable = min_size(l->usable, usable); /* the block gains nothing by it */
 	tag_ends(end);
-	put(end);
+	put(end, false);
 	return true;
 }
 

@@ -45,8 +45,9 @@ void bigcache_miss(void);
 /* Lengthens a live block by what is kept right behind it, up to `most` granules. How many. */
 size_t bigcache_extend(struct large *l, size_t most);
 
-/* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. */
-void bigcache_put(struct large *l);
+/* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. `is_unused`: the cache gave
+   it a moment ago, and it is as old as it was then. */
+void bigcache_put(struct large *l, bool is_unused);
 
 /* Likewise what lies behind the first `granules` of a live block. False: nothing has changed. */
 bool bigcache_put_end(struct large *l, size_t granules);

@@ -178,7 +178,7 @@ static struct large *lengthen_kept(size_t granules) {
 	if (l == NULL)
 		return NULL;
 	if (!large_map_in_front(l, granules - l->span.granules)) {
-		bigcache_put(l);
+		bigcache_put(l, true);
 		return NULL;
 	}
 	l->touched = granules << GRANULE_SHIFT;
@@ -290,7 +290,7 @@ void large_dispose(struct large *l) {
 	if (l->guard != 0 || !is_big(l) || !large_make_accessible(l))
 		large_release(l);
 	else
-		bigcache_put(l);
+		bigcache_put(l, false);
 }
 
 /* What was freed must not be seen again. Pages that go back to the system are not only zero, but cost

@@ -2,6 +2,7 @@
 #include "front/bigcache.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/settings.h"
 #include "common.h"
@@ -246,6 +247,30 @@ static void old_span_is_released_though_a_neighbour_uses_its_end(void **state)
 	}
 	assert_true(kept_bytes() <= HAK_MIB);
 	large_free(NULL, l);
+}
+
+/* A request that would have it as a part, with new memory in front of it, where there is none. */
+static void span_that_is_of_no_use_is_due_as_it_was(void **state)
+{
+	struct large *l = take(6), *longer;
+	uintptr_t base = base_of(l);
+	void *barrier = mmap((void *)(base - GRANULE), GRANULE, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	uint64_t due;
+
+	assert_true(large_free(NULL, l));
+	due = bigcache_due();
+	sleep_ms(50);
+	bigcache_tick(); /* looks at the clock */
+	longer = take(10);
+	assert_true(base_of(longer) != base);
+	assert_int_equal(kept_bytes(), 6 * HAK_MIB);
+	assert_int_equal(bigcache_due(), due);
+	give_back(5); /* it is whole, and serves */
+	assert_int_equal(kept_bytes(), 6 * HAK_MIB);
+	large_free(NULL, longer);
+	if (barrier != MAP_FAILED)
+		munmap(barrier, GRANULE);
 }
 
 static void rest_of_a_cut_is_due_as_it_was(void **state)
@@ -608,6 +633,7 @@ int main(void)
 		cmocka_unit_test_setup(kept_bytes_may_follow_live, start_empty),
 		cmocka_unit_test_setup(old_span_is_released, start_empty),
 		cmocka_unit_test_setup(old_span_is_released_though_a_neighbour_uses_its_end, start_empty),
+		cmocka_unit_test_setup(span_that_is_of_no_use_is_due_as_it_was, start_empty),
 		cmocka_unit_test_setup(rest_of_a_cut_is_due_as_it_was, start_empty),
 		cmocka_unit_test_setup(delay_minus_one_keeps_all_that_may_be, start_empty),
 		cmocka_unit_test_setup(delay_minus_one_keeps_old_span, start_empty),
