@@ -310,10 +310,9 @@ HAK_COLD void heap_send_list_home(struct heap *h, unsigned sc, uintptr_t link, u
 }
 
 HAK_EVERYDAY void heap_drain_inbox(struct heap *h) {
-	if (inbox_is_empty(&h->inbox)) {
-		inbox_forget_whole(&h->inbox); /* who counts does so after it has pushed */
+	inbox_forget_whole(&h->inbox); /* first: who counts does so after it has pushed */
+	if (inbox_is_empty(&h->inbox))
 		return;
-	}
 	struct slab *s = inbox_take(&h->inbox, false), *next;
 	for (; s != NULL; s = next) {
 		/* Before the slab leaves our hands: the next router overwrites the link. */

@@ -194,8 +194,8 @@ void sleepers_relieve(bool ends) {
 	if (!much && now - time_of(&looked) < (ends ? BEFORE_THE_LAST : BETWEEN))
 		return;
 	note_time(&looked, now);
-	/* First: what comes from here on is counted anew. */
-	atomic_store_explicit(&hak_whole_wait, 0, memory_order_relaxed);
+	/* First: what comes from here on is counted anew. Acquire: and what came before is seen in its inbox. */
+	atomic_exchange_explicit(&hak_whole_wait, 0, memory_order_acquire);
 	uint32_t waits = 0;
 	if (hak_settings.purge_delay_ms >= 0 && hak_settings.secure == 0 && !purge_is_discreet())
 		waits = relieve_inboxes(ends ? ALL_DUE : PART_OF_DUE);

@@ -4,8 +4,8 @@
 #include "os/alone.h"
 
 struct slab *inbox_take_others(struct inbox *in) {
-	struct slab *top = atomic_load_explicit(&in->top, memory_order_relaxed);
 	inbox_forget_whole(in);
+	struct slab *top = atomic_load_explicit(&in->top, memory_order_relaxed);
 	/* Acquire: the pushers' inbox_next. */
 	while (top != NULL && top != INBOX_CLOSED &&
 	       !atomic_compare_exchange_weak_explicit(&in->top, &top, NULL, memory_order_acquire, memory_order_relaxed))

@@ -8,7 +8,8 @@
 _Atomic uint32_t hak_whole_wait;
 
 void inboxes_count_whole(uint32_t more) {
-	atomic_fetch_add_explicit(&hak_whole_wait, more, memory_order_relaxed);
+	/* Release: who has made it 0 since, or does so next, sees what the inbox counts. */
+	atomic_fetch_add_explicit(&hak_whole_wait, more, memory_order_release);
 	/* Before this looks whether the purge thread sleeps, as that looks here once it is about to. Each time: with the first
 	   there may have been too little in use to poke it. */
 	atomic_thread_fence(memory_order_seq_cst);

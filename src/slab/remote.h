@@ -130,17 +130,17 @@ HAK_INLINE void inboxes_note(void) {
 		inboxes_count_whole(1);
 }
 
-/* Slabs more. Relaxed: as below. */
+/* Slabs more, which lie there. Release: as below. */
 HAK_INLINE void inbox_count_whole(struct inbox *in, uint32_t more) {
-	atomic_fetch_add_explicit(&in->whole, more, memory_order_relaxed);
+	atomic_fetch_add_explicit(&in->whole, more, memory_order_release);
 	inboxes_count_whole(more);
 }
 
-/* It has been emptied, or is about to be. Relaxed: a count and a time, and what comes in this moment may be missed. */
+/* It is about to be looked into. Acquire: what was counted is found there then. Relaxed else: a hint, and a time. */
 HAK_INLINE void inbox_forget_whole(struct inbox *in) {
 	if (atomic_load_explicit(&in->whole, memory_order_relaxed) == 0)
 		return;
-	atomic_store_explicit(&in->whole, 0, memory_order_relaxed);
+	atomic_exchange_explicit(&in->whole, 0, memory_order_acquire);
 	atomic_store_explicit(&in->whole_ms, 0, memory_order_relaxed);
 }
 
