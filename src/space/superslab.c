@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "space/superslab.h"
 
+#include <string.h>
+
 #include "base/bits.h"
 #include "base/settings.h"
 #include "build_options.h"
@@ -371,7 +373,8 @@ HAK_EVERYDAY static struct superslab *new_descriptor(void) {
 	struct superslab *ss = meta_alloc(sizeof *ss);
 	if (ss != NULL) {
 		ss->next = space.all;
-		space.all = ss;
+		/* Release: `next`, for who counts them meanwhile. */
+		__atomic_store_n(&space.all, ss, __ATOMIC_RELEASE);
 	}
 	return ss;
 }
@@ -385,8 +388,11 @@ HAK_EVERYDAY bool superslab_grow(enum span_use use) {
 		space.parting = NEVER_PARTED;
 		return false;
 	}
-	*ss = (struct superslab){ .next = ss->next, .base = kind->region, .zero = UINT32_MAX,
-	                          .huge = kind == &space.huge };
+	/* All but `next`, which others may be following. */
+	memset(&ss->free, 0, sizeof *ss - offsetof(struct superslab, free));
+	ss->base = kind->region;
+	ss->zero = UINT32_MAX;
+	ss->huge = kind == &space.huge;
 	kind->region += SUPERSLAB;
 	pagemap_set(ss->base, SUPERSLAB_GRANULES, TAG_FREE, NULL);
 	ss->free = UINT32_MAX; /* with .zero above it would be one constant, far from what every process reads */

@@ -24,11 +24,11 @@
 
 struct superslab {
 	uintptr_t base;
+	struct superslab *next;      /* all ever made; constant, and followed without the lock */
 	uint32_t free;               /* granules that hold nothing */
 	uint32_t zero;               /* of those: known to read as zero */
 	uint64_t dirty_ms;           /* when it last joined the dirty queue */
 	uint64_t purged_ms;          /* when it was last purged; 0: never */
-	struct superslab *next;      /* all ever made; constant */
 	struct list_node by_run;     /* in the list of its longest free run; unlinked: run 0 */
 	struct list_node by_dirty;   /* likewise of its longest run of dirty granules */
 	struct queue_node dirty_link; /* in the dirty queue iff `queued` */
