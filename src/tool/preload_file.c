@@ -21,7 +21,7 @@
 
 #include "tool/preload.h"
 
-enum { TEXT_MOST = 1 << 20, LINKS_MOST = 40, LOCK_TRIES = 3000, LOCK_MS = 10 };
+enum { TEXT_MOST = 1 << 20, LINKS_MOST = 40, OPEN_TRIES = 1000, LOCK_TRIES = 3000, LOCK_MS = 10 };
 
 int preload_exit_of(int error) {
 	return error == EACCES || error == EPERM ? TOOL_NO_PERMISSION : TOOL_FAILED;
@@ -29,7 +29,11 @@ int preload_exit_of(int error) {
 
 int preload_open_in(int root, const char *path, int flags) {
 	struct open_how how = { .flags = (unsigned)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
-	long fd = TEMP_FAILURE_RETRY(syscall(SYS_openat2, root, path, &how, sizeof how));
+	long fd = -1;
+	errno = EAGAIN;
+	/* Where the path has "..", a rename anywhere meanwhile may have it fail. */
+	for (int i = 0; i < OPEN_TRIES && fd < 0 && (errno == EAGAIN || errno == EINTR); i++)
+		fd = syscall(SYS_openat2, root, path, &how, sizeof how);
 	/* Before Linux 5.6, or forbidden by a sandbox that does not know it: links lead out of `root`. */
 	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
 		fd = TEMP_FAILURE_RETRY(openat(root, path[1] != '\0' ? path + 1 : ".", flags | O_CLOEXEC));
@@ -143,8 +147,10 @@ int preload_file_open(struct preload_file *f, int root, bool to_replace) {
 	int code = find(f);
 	if (code != TOOL_OK)
 		return code;
-	if (to_replace)
+	if (to_replace) {
 		lock_folder(f);
+		(void)unlinkat(f->folder, f->temporary, 0); /* of a run that did not come to its end */
+	}
 	return preload_file_read(f);
 }
 
@@ -205,7 +211,6 @@ static bool fill(const struct preload_file *f, int fd, struct bytes text) {
 
 static bool make_temporary(const struct preload_file *f, struct bytes text) {
 	int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-	(void)unlinkat(f->folder, f->temporary, 0);
 	int fd = TEMP_FAILURE_RETRY(openat(f->folder, f->temporary, flags, 0600));
 	if (fd < 0)
 		return false;
