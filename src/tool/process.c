@@ -22,12 +22,12 @@ static bool copy_from(void *arg, uint64_t from, void *to, size_t size) {
 		return false;
 	p->reads--;
 	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)from, size };
-	return process_vm_readv(p->pid, &local, 1, &remote, 1, 0) == (ssize_t)size;
+	return process_vm_readv(p->thread, &local, 1, &remote, 1, 0) == (ssize_t)size;
 }
 
-FILE *process_file(pid_t pid, const char *file) {
+FILE *process_file(const struct process *p, const char *file) {
 	char path[64];
-	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+	snprintf(path, sizeof path, "/proc/%d/%s", (int)p->thread, file);
 	return fopen(path, "re");
 }
 
@@ -82,7 +82,7 @@ static uint64_t find_in_file(struct process *p, uint64_t base) {
 
 /* Is what lies there mapped to be written to? */
 static bool is_writable(const struct process *p, uint64_t address) {
-	FILE *maps = process_file(p->pid, "maps");
+	FILE *maps = process_file(p, "maps");
 	char line[512], writing = '-';
 	while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
 		unsigned long long start, end;
@@ -107,7 +107,7 @@ static bool is_loaded(struct process *p, uint64_t descriptor) {
 /* The first descriptor that leads to a HAKMEM in use. `maps` says the same file again for each of its parts: the one at
    offset 0 is it. */
 static enum tool_exit open_descriptor(struct process *p) {
-	FILE *maps = process_file(p->pid, "maps");
+	FILE *maps = process_file(p, "maps");
 	char line[512];
 	enum tool_exit why = TOOL_NO_PROCESS; /* a zombie maps nothing */
 	if (maps == NULL)
@@ -136,7 +136,7 @@ static enum tool_exit open_descriptor(struct process *p) {
 /* ---- opening ---- */
 
 static void read_name(struct process *p) {
-	FILE *comm = process_file(p->pid, "comm");
+	FILE *comm = process_file(p, "comm");
 	strcpy(p->name, "?");
 	if (comm == NULL)
 		return;
@@ -148,7 +148,7 @@ static void read_name(struct process *p) {
 }
 
 static void read_resident(struct process *p) {
-	FILE *statm = process_file(p->pid, "statm");
+	FILE *statm = process_file(p, "statm");
 	unsigned long long pages = 0;
 	if (statm != NULL && fscanf(statm, "%*u %llu", &pages) != 1)
 		pages = 0;
@@ -157,8 +157,8 @@ static void read_resident(struct process *p) {
 	p->resident = pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-uint64_t process_status(pid_t pid, const char *key, int base) {
-	FILE *status = process_file(pid, "status");
+uint64_t process_status(const struct process *p, const char *key, int base) {
+	FILE *status = process_file(p, "status");
 	size_t len = strlen(key);
 	uint64_t value = 0;
 	char line[256];
@@ -172,17 +172,34 @@ uint64_t process_status(pid_t pid, const char *key, int base) {
 
 /* The system counts it late: it may lie below what is resident. */
 static void read_resident_peak(struct process *p) {
-	uint64_t kib = process_status(p->pid, "VmHWM:", 10);
+	uint64_t kib = process_status(p, "VmHWM:", 10);
 	p->resident_peak = kib * 1024 > p->resident ? kib * 1024 : p->resident;
 }
 
 /* May we read it? The list of its mappings can be open to us and its memory not. */
-static enum tool_exit try_memory(struct process *p) {
+static enum tool_exit try_memory(pid_t thread) {
 	char byte;
 	struct iovec local = { &byte, 1 }, remote = { (void *)8, 1 };
-	if (process_vm_readv(p->pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT)
+	if (process_vm_readv(thread, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT)
 		return TOOL_OK;
 	return errno == ESRCH ? TOOL_NO_PROCESS : errno == EPERM ? TOOL_NO_PERMISSION : TOOL_FAILED;
+}
+
+/* Likewise, by any thread: main may have ended its own with pthread_exit. */
+static enum tool_exit find_memory(struct process *p) {
+	char path[64];
+	enum tool_exit why = try_memory(p->thread);
+	snprintf(path, sizeof path, "/proc/%d/task", (int)p->pid);
+	DIR *tasks = why == TOOL_NO_PROCESS ? opendir(path) : NULL;
+	struct dirent *entry;
+	while (why == TOOL_NO_PROCESS && tasks != NULL && (entry = readdir(tasks)) != NULL) {
+		pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
+		if (thread > 0 && (why = try_memory(thread)) != TOOL_NO_PROCESS)
+			p->thread = thread;
+	}
+	if (tasks != NULL)
+		closedir(tasks);
+	return why;
 }
 
 enum tool_exit process_why(const struct process *p, enum reading_result result) {
@@ -199,14 +216,14 @@ enum tool_exit process_why(const struct process *p, enum reading_result result) 
 
 enum tool_exit process_open(struct process *p, pid_t pid) {
 	memset(p, 0, sizeof *p);
-	p->pid = pid;
+	p->pid = p->thread = pid;
 	p->reads = READS_MOST;
 	p->reading.copy = copy_from;
 	p->reading.arg = p;
 	p->reading.room = &p->room;
 	read_name(p);
+	enum tool_exit why = find_memory(p);
 	read_resident(p);
-	enum tool_exit why = try_memory(p);
 	if (why == TOOL_OK)
 		why = open_descriptor(p);
 	if (why == TOOL_OK)

@@ -10,6 +10,7 @@
 
 struct process {
 	pid_t pid;
+	pid_t thread;      /* by whose number its memory is found: where main's thread has ended, not by `pid` */
 	char name[64];     /* of the program; "?" if it is not known */
 	uint64_t resident, resident_peak; /* bytes, as the system counts: all of the process */
 	uint64_t reads;    /* that may follow: a process that wants to can give us lists without end */
@@ -32,11 +33,11 @@ bool process_setting(const struct process *p, const char *name, struct reading_s
 /* One line about what process_open or process_stats answered. Returns the answer. */
 enum tool_exit process_complain(const struct process *p, enum tool_exit why);
 
-/* A file of /proc/PID, or NULL. */
-FILE *process_file(pid_t pid, const char *file);
+/* A file of the process's folder in /proc, or NULL. */
+FILE *process_file(const struct process *p, const char *file);
 
 /* The number behind `key` in the process's status; 0: there is none. */
-uint64_t process_status(pid_t pid, const char *key, int base);
+uint64_t process_status(const struct process *p, const char *key, int base);
 
 /* The number that stands for a process. False, after a complaint: it is none. */
 bool process_parse(const char *command, const char *text, pid_t *pidp);

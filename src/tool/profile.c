@@ -51,9 +51,9 @@ static int own_number(const struct process *p) {
 	char line[256];
 	const char *last;
 	int number = (int)p->pid;
-	FILE *status = process_file(p->pid, "status");
+	FILE *status = process_file(p, "status");
 	while (status != NULL && fgets(line, sizeof line, status) != NULL)
-		if (strncmp(line, "NSpid:", 6) == 0 && (last = strrchr(line, '\t')) != NULL)
+		if (strncmp(line, "NStgid:", 7) == 0 && (last = strrchr(line, '\t')) != NULL)
 			number = atoi(last);
 	close_file(status);
 	return number;
@@ -62,7 +62,7 @@ static int own_number(const struct process *p) {
 /* What stands in its auxiliary vector; 0: nothing. */
 static unsigned long auxiliary(const struct process *p, unsigned long type) {
 	unsigned long entry[2], value = 0;
-	FILE *vector = process_file(p->pid, "auxv");
+	FILE *vector = process_file(p, "auxv");
 	while (vector != NULL && fread(entry, sizeof entry, 1, vector) == 1)
 		if (entry[0] == type)
 			value = entry[1];
@@ -73,7 +73,7 @@ static unsigned long auxiliary(const struct process *p, unsigned long type) {
 /* The path that was executed, as the process was told. It lies at the stack's end: there may be no more than that to be
    read. Not what says nothing, as in the library. */
 static ssize_t read_executed(const struct process *p, char *path, size_t size) {
-	FILE *memory = process_file(p->pid, "mem");
+	FILE *memory = process_file(p, "mem");
 	ssize_t len = memory != NULL ? pread(fileno(memory), path, size, (off_t)auxiliary(p, AT_EXECFN)) : 0;
 	close_file(memory);
 	path[len > 0 ? len : 0] = '\0';
@@ -83,7 +83,7 @@ static ssize_t read_executed(const struct process *p, char *path, size_t size) {
 
 static ssize_t read_file_name(const struct process *p, char *path, size_t size) {
 	char link[64];
-	snprintf(link, sizeof link, "/proc/%d/exe", (int)p->pid);
+	snprintf(link, sizeof link, "/proc/%d/exe", (int)p->thread);
 	return readlink(link, path, size);
 }
 
@@ -106,7 +106,7 @@ static size_t path_of(const struct process *p, const char *pattern, char *path, 
 	int number = own_number(p);
 	own_name(p, name, sizeof name);
 	bool is_whole = pattern[0] == '/';
-	size_t n = (size_t)snprintf(path, size, is_whole ? "/proc/%d/root" : "/proc/%d/cwd/", (int)p->pid), before = n;
+	size_t n = (size_t)snprintf(path, size, is_whole ? "/proc/%d/root" : "/proc/%d/cwd/", (int)p->thread), before = n;
 	for (; *pattern != '\0' && n + 1 < size; pattern++) {
 		if (pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == 'e'))
 			n += (size_t)(*++pattern == 'p' ? snprintf(path + n, size - n, "%d", number) :
@@ -155,7 +155,7 @@ static bool reach(const struct target *t, int number) {
 
 static int send(const struct target *t) {
 	/* Programs that the process has become since may not catch it: it would end them. */
-	if (reach(t, 0) && (process_status(t->p->pid, "SigCgt:", 16) >> (t->number - 1) & 1) == 0) {
+	if (reach(t, 0) && (process_status(t->p, "SigCgt:", 16) >> (t->number - 1) & 1) == 0) {
 		complain("process %d (%s) does not catch signal %d: it is not sent", (int)t->p->pid, t->p->name, t->number);
 		return TOOL_FAILED;
 	}

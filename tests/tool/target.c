@@ -3,11 +3,12 @@
  * A program to look into: holds blocks whose number and bytes it says on standard output, and waits until its
  * standard input ends.
  *
- * usage: target [churn | titled | mapped FILE | uncaught SIGNAL]
+ * usage: target [churn | titled | mapped FILE | uncaught SIGNAL | headless]
  *   churn     a thread allocates and frees meanwhile
  *   titled    likewise, after a title was written over the path by which this was started
  *   mapped    FILE is mapped to be read, as symbolizers do
  *   uncaught  nothing catches SIGNAL any more
+ *   headless  main's thread ends, and another one waits
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { SMALL = 5000, SMALL_SIZE = 500, LARGE = 10, LARGE_SIZE = 100000, HUGE_SIZE = 5 << 20, SLOTS = 1000 };
@@ -36,6 +38,32 @@ static void *churn(void *arg)
 		*slot = malloc((seed >> 18) % 3000 * (seed % 50 == 0 ? 40 : 1));
 	}
 	return arg;
+}
+
+/* Writes the line and waits. In one piece, and by write: what waits for this line may look at once, and dprintf frees its
+   buffer only behind it. */
+static int say_and_wait(void)
+{
+	char line[100], byte;
+	int length = snprintf(line, sizeof line, "%d %d %d %d %d\n", SMALL, SMALL_SIZE, LARGE, LARGE_SIZE,
+		HUGE_SIZE);
+
+	if (write(STDOUT_FILENO, line, (size_t)length) != length)
+		return 1;
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		;
+	return 0;
+}
+
+static void *live_on(void *arg)
+{
+	char byte;
+	struct iovec local = { &byte, 1 }, remote = { &byte, 1 };
+
+	/* As long as main's thread is there, so is its memory. */
+	while (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1)
+		usleep(1000);
+	exit(say_and_wait());
 }
 
 int main(int argc, char **argv)
@@ -64,16 +92,12 @@ int main(int argc, char **argv)
 	}
 	if (argc > 2 && strcmp(argv[1], "uncaught") == 0)
 		signal(atoi(argv[2]), SIG_DFL);
-	/* In one piece, and by write: what waits for this line may look at once, and dprintf frees its buffer
-	   only behind it. */
-	char line[100];
-	int length = snprintf(line, sizeof line, "%d %d %d %d %d\n", SMALL, SMALL_SIZE, LARGE, LARGE_SIZE,
-		HUGE_SIZE);
-	if (write(STDOUT_FILENO, line, (size_t)length) != length)
-		return 1;
-	char byte;
-	while (read(STDIN_FILENO, &byte, 1) > 0)
-		;
+	if (argc > 1 && strcmp(argv[1], "headless") == 0) {
+		if (pthread_create(&thread, NULL, live_on, NULL) != 0)
+			return 1;
+		pthread_exit(NULL);
+	}
+	int failed = say_and_wait();
 	stop = true;
-	return blocks[0] == NULL;
+	return failed || blocks[0] == NULL;
 }
