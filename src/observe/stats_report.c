@@ -48,8 +48,20 @@ HAK_LATE_IN_BSS static struct {
 	char text[64 * 1024]; /* more than there is to say */
 } gathered;
 
+/* Only if asked to talk: the file may be one for all programs of a machine, of users who may not write there. */
+static void say_not_written(void) {
+	struct line l;
+	if (!hak_settings.verbose || goes_to_stderr())
+		return;
+	line_begin(&l);
+	line_str(&l, "cannot write statistics to ");
+	line_str(&l, hak_settings.stats_file);
+	line_write(&l);
+}
+
 static void flush(void) {
-	os_file_write(gathered.fd, gathered.text, gathered.len);
+	if (os_file_write(gathered.fd, gathered.text, gathered.len) != 0)
+		say_not_written();
 	gathered.len = 0;
 }
 
@@ -79,17 +91,6 @@ static void write_report(int fd) {
 		stats_write_text(hak_settings.warm_pool_stats, put, NULL);
 	}
 	flush();
-}
-
-/* Only if asked to talk: the file may be one for all programs of a machine, of users who may not write there. */
-static void say_not_written(void) {
-	struct line l;
-	if (!hak_settings.verbose || goes_to_stderr())
-		return;
-	line_begin(&l);
-	line_str(&l, "cannot write statistics to ");
-	line_str(&l, hak_settings.stats_file);
-	line_write(&l);
 }
 
 /* Not `wait`: none, if the last is still being written. */
