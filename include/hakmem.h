@@ -227,7 +227,7 @@ struct hak_stats {
 	/* now */
 	uint64_t committed, committed_peak; /* mapped, metadata included */
 	uint64_t mapped;                    /* for blocks: SuperSlabs, and what large blocks have of their own */
-	uint64_t resident;                  /* at most: what was used and not given back since */
+	uint64_t resident;                  /* at most, but for huge pages: what was used and not given back */
 	uint64_t live, live_blocks;         /* blocks that the program has; how many */
 	uint64_t unused;                    /* of that, not asked for: an estimate */
 	uint64_t cached, cached_blocks;     /* free blocks in caches of threads and on the way between them */

@@ -43,7 +43,7 @@ static void print_preloaded(void) {
 	print_row("preloaded", len != 0 ? words : "nothing");
 }
 
-/* How this library was built: as the process that we are says of itself. */
+/* How this library was built: as the process that we are says of itself, in its settings. */
 static void print_build(void) {
 	static const char *const from_build[] = { "wrap_tiny", "tiny_use_superslab", "bigcache_l25" };
 	struct process self;
