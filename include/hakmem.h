@@ -145,7 +145,7 @@ HAK_ATTR_UNREAD
 int hak_owns(const void *ptr) HAK_NOEXCEPT;
 
 /* Gives memory that no live block needs back to the system now, keeping up to `keep` bytes of it. What other
-   threads hold for their next blocks stays with them until they allocate again, or end. Returns 1 if any was
+   threads hold for their next blocks stays with them until they use it, trim themselves, or end. Returns 1 if any was
    given back, else 0. */
 int hak_trim(size_t keep) HAK_NOEXCEPT;
 
@@ -225,7 +225,7 @@ struct hak_stats {
 	uint64_t is_partial;    /* 1: caches of other threads could not be read; their blocks count as live */
 
 	/* now */
-	uint64_t committed, committed_peak; /* mapped, metadata included */
+	uint64_t committed, committed_peak; /* mapped; also ahead, and for metadata */
 	uint64_t mapped;                    /* for blocks: SuperSlabs, and what large blocks have of their own */
 	uint64_t resident;                  /* at most, but for huge pages: what was used and not given back */
 	uint64_t live, live_blocks;         /* blocks that the program has; how many */
@@ -239,9 +239,9 @@ struct hak_stats {
 	uint64_t retained;                  /* dirty, clean and bigcache together */
 	uint64_t metadata;
 	uint64_t limit;                     /* HAKMEM_LIMIT; 0: none */
-	uint64_t large, large_blocks;       /* live blocks up to 512 KiB that have granules of their own */
-	uint64_t l25, l25_blocks;           /* up to 2 MiB */
-	uint64_t l2, l2_blocks;             /* above */
+	uint64_t large, large_blocks;       /* live blocks below 512 KiB that have granules of their own */
+	uint64_t l25, l25_blocks;           /* from there on, below 2 MiB */
+	uint64_t l2, l2_blocks;             /* from there on */
 	uint64_t heaps, threads;            /* heaps, and how many of them a thread has: numbers */
 	uint64_t superslabs, huge_superslabs, slabs, mosaics, published; /* numbers */
 
