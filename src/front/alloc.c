@@ -138,6 +138,11 @@ HAK_COLD static bool release_caches(struct heap *h, size_t keep, bool is_asked) 
 	return any;
 }
 
+HAK_COLD void release_unused(void) {
+	bigcache_release(0);
+	purge_release_empty();
+}
+
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 	/* Nothing that could be given back would help. */
 	if ((size | align) >> ADDRESS_BITS != 0)
@@ -162,7 +167,7 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 			return NULL;
 		/* The system has no more: give back what nobody needs and ask once more. */
 		release_caches(h, 0, false);
-		purge_release_empty();
+		release_unused();
 		large_retry(); /* there are fewer mappings now */
 	}
 }

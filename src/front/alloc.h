@@ -68,6 +68,9 @@ void *block_move(void *ptr, size_t size);
 /* The usable size alloc_block gives a request, or 0 if it must fail. */
 size_t good_size(size_t size);
 
+/* Gives back what no block and no heap holds, for who had no memory and asks once more. */
+void release_unused(void);
+
 /* Gives back what can be: caches of this heap, BigCache, dirty memory beyond `keep` bytes. */
 bool release_memory(struct heap *h, size_t keep);
 

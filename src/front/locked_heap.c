@@ -54,9 +54,8 @@ static struct locked_heap *make(void) {
 
 struct locked_heap *locked_heap_new(void) {
 	struct locked_heap *lh;
-	do
-		lh = make();
-	while (lh == NULL && bigcache_release(0)); /* as a thread's heap (lifecycle.c) */
+	for (bool again = false; (lh = make()) == NULL && !again; again = true)
+		release_unused(); /* as for a thread's heap (lifecycle.c) */
 	return lh;
 }
 

@@ -140,7 +140,13 @@ void os_wait_ms(const void *word, uint32_t value, uint64_t ms);
 void os_wake(const void *word);
 
 /* Lets another thread run. */
-void os_pause(void);
+HAK_INLINE void os_pause(void) {
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
 
 /* Has `handle` handle a signal, with all of the program's others blocked meanwhile: none of their handlers comes in
    between, and calls exit, say. It restarts system calls, and uses the alternate stack if there is one. */

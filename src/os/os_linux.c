@@ -450,14 +450,6 @@ void os_wake(const void *word) {
 	raw6(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
-void os_pause(void) {
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 /* Of the file at `path`, or of `fd` if that is "". */
 static bool stat_of(int fd, const char *path, struct stat *st) {
 #if defined(__x86_64__) || defined(__aarch64__)

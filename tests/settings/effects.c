@@ -541,13 +541,17 @@ static void guard_rate_blames_no_block_for_a_wild_access(void **state)
 	assert_non_null(strstr(result.err.text, " behind "));
 }
 
-/* What BigCache keeps is not kept from what describes them. */
+/* What BigCache keeps, and SuperSlabs that hold nothing, are not kept from what describes them. */
 static void threads_and_heaps_begin_at_the_limit(void **state)
 {
-	run_probe("LIMIT=64M", "fail_at_limit", "300");
-	if (child_exited(&result, CHILD_SKIPPED))
-		skip(); /* so many threads there cannot be */
-	assert_int_equal(value_printed(), 0);
+	static const char *const ways[] = {"fail_at_limit", "fail_when_free"};
+
+	for (int i = 0; i < 2; i++) {
+		run_probe("LIMIT=64M", ways[i], "300");
+		if (child_exited(&result, CHILD_SKIPPED))
+			skip(); /* so many threads there cannot be */
+		assert_int_equal(value_printed(), 0);
+	}
 }
 
 static void block_that_could_not_be_smaller_has_its_size(void **state)

@@ -967,13 +967,32 @@ static void *take_one(void *unused)
 	return p;
 }
 
-/* All that a limit allows is in use, and what was freed is kept: of `n` threads, and heaps, those that get no memory. */
+/* Of `n` threads, and heaps, those that get no memory. */
+static long count_without_memory(long n)
+{
+	pthread_attr_t attributes;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 128 << 10);
+	for (long i = 0; i < n; i++) {
+		pthread_t thread;
+		if (pthread_create(&thread, &attributes, take_one, NULL) != 0)
+			exit(77); /* skipped */
+		while (begun <= i)
+			usleep(100);
+	}
+	find_heaps();
+	for (long i = 0; i < n; i++)
+		failed += heaps.new() == NULL;
+	return failed;
+}
+
+/* All that a limit allows is in use, and what was freed is kept. */
 static long fail_at_limit(long n)
 {
 	enum { SMALL = 24 << 10, KEPT = 8 };
 	static void *small[SMALL], *kept[KEPT];
 	static const size_t sizes[] = {4 * MIB, MIB};
-	pthread_attr_t attributes;
 
 	for (int i = 0; i < SMALL; i++)
 		if ((small[i] = malloc(1000)) == NULL)
@@ -991,19 +1010,21 @@ static long fail_at_limit(long n)
 			free(small[i]);
 	for (int i = 0; i < KEPT; i++)
 		free(kept[i]);
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, 128 << 10);
-	for (long i = 0; i < n; i++) {
-		pthread_t thread;
-		if (pthread_create(&thread, &attributes, take_one, NULL) != 0)
-			exit(77); /* skipped */
-		while (begun <= i)
-			usleep(100);
+	return count_without_memory(n);
+}
+
+/* All that a limit allowed was in use, and is free. */
+static long fail_when_free(long n)
+{
+	void **last = NULL;
+
+	for (void **block; (block = malloc(1000)) != NULL; last = block)
+		*block = last;
+	for (void **next; last != NULL; last = next) {
+		next = *last;
+		free(last);
 	}
-	find_heaps();
-	for (long i = 0; i < n; i++)
-		failed += heaps.new() == NULL;
-	return failed;
+	return count_without_memory(n);
 }
 
 /* A block that realloc makes smaller though there is no memory for a smaller one is freed with its size. -1: there was. */
@@ -1080,7 +1101,7 @@ int main(int argc, char **argv)
 		{"regrow", regrow}, {"heap_regrow", heap_regrow}, {"destroyed", left_when_destroyed},
 		{"errno", errno_at_start}, {"write_behind", write_behind},
 		{"overrun_made_by", overrun_made_by}, {"overrun_found_by", overrun_found_by},
-		{"fail_at_limit", fail_at_limit}, {"shrink_at_limit", shrink_at_limit}, {"guarded_children", guarded_children},
+		{"fail_at_limit", fail_at_limit}, {"fail_when_free", fail_when_free}, {"shrink_at_limit", shrink_at_limit}, {"guarded_children", guarded_children},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)
