@@ -213,8 +213,11 @@ HAK_EVERYDAY HAK_NOINLINE static struct heap *attach(void) {
 	/* Hardened, every call is to be out of line. */
 	bool inert = hak_settings.secure != 0 || t->forsaken != NULL;
 	tcache_count_frees(NULL, TAG_MATCHES_NONE); /* till all of the heap is there */
-	for (bool again = false; (h = heap_acquire(inert ? NULL : t->bin, false)) == NULL && !again; again = true)
-		release_unused();
+	for (bool again = false; (h = heap_acquire(inert ? NULL : t->bin, false)) == NULL && !again; again = true) {
+		release_unused(); /* which may take a while: */
+		if (t->heap != NULL)
+			return t->heap; /* a signal handler's */
+	}
 	if (h == NULL)
 		return NULL;
 	if (HAK_UNLIKELY(hak_settings.stats == STATS_OPS))

@@ -3,7 +3,7 @@
  * A mutex on one futex word: 0 free, 1 held, 2 held and somebody sleeps.
  *
  * Not recursive. Holders run a bounded stretch of our own code and system calls that do not block,
- * never user code.
+ * never user code. (A first-class heap's may be held for longer where there is no memory: purge_release_empty.)
  */
 #ifndef HAK_OS_LOCK_H
 #define HAK_OS_LOCK_H

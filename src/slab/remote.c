@@ -90,8 +90,11 @@ bool remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned 
 			pool_reap(s);
 		return false;
 	}
-	if (!remote_is_queued(old))
+	if (!remote_is_queued(old)) {
 		remote_route(s);
+		/* Others may have brought the rest before it lay there, and counted it too early. Relaxed: a hint. */
+		new = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	}
 	return HAK_UNLIKELY(remote_count(new) == all) && note_whole(s);
 }
 
