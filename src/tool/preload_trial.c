@@ -21,7 +21,7 @@
 
 #include "tool/preload.h"
 
-enum { TRIAL_SECONDS = 60, NOBODY = 65534 };
+enum { TRIAL_SECONDS = 60, NOBODY = 65534, CANNOT_BECOME = 126 };
 
 struct trial {
 	const char *name;
@@ -60,11 +60,11 @@ static void become(const struct trial *trial) {
 	setgroups(0, NULL);
 	if (setresgid(NOBODY, NOBODY, NOBODY) != 0 || setresuid(NOBODY, effective, effective) != 0) {
 		dprintf(STDERR_FILENO, "cannot run as user %d: %s", NOBODY, strerror(errno));
-		_exit(126);
+		_exit(CANNOT_BECOME);
 	}
 }
 
-/* Not without CAP_SETUID, say, or where the system knows of one user only. */
+/* Not without CAP_SETUID, say, or where the system knows of one user only. What else goes wrong shows in the trials. */
 static bool can_become(const struct trial *trial) {
 	int status = -1;
 	pid_t pid = fork();
@@ -73,7 +73,8 @@ static bool can_become(const struct trial *trial) {
 		become(trial);
 		_exit(0);
 	}
-	return pid > 0 && TEMP_FAILURE_RETRY(waitpid(pid, &status, 0)) == pid && status == 0;
+	return pid < 0 || TEMP_FAILURE_RETRY(waitpid(pid, &status, 0)) != pid || !WIFEXITED(status) ||
+		WEXITSTATUS(status) != CANNOT_BECOME;
 }
 
 static void execute(const struct trial *trial, int probe, const char *preload, int out, int err) {

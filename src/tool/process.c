@@ -25,10 +25,14 @@ static bool copy_from(void *arg, uint64_t from, void *to, size_t size) {
 	return process_vm_readv(p->thread, &local, 1, &remote, 1, 0) == (ssize_t)size;
 }
 
-FILE *process_file(const struct process *p, const char *file) {
+static FILE *open_file(pid_t pid, const char *file) {
 	char path[64];
-	snprintf(path, sizeof path, "/proc/%d/%s", (int)p->thread, file);
+	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
 	return fopen(path, "re");
+}
+
+FILE *process_file(const struct process *p, const char *file) {
+	return open_file(p->thread, file);
 }
 
 /* ---- the note ---- */
@@ -157,8 +161,8 @@ static void read_resident(struct process *p) {
 	p->resident = pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-uint64_t process_status(const struct process *p, const char *key, int base) {
-	FILE *status = process_file(p, "status");
+uint64_t process_status(pid_t pid, const char *key, int base) {
+	FILE *status = open_file(pid, "status");
 	size_t len = strlen(key);
 	uint64_t value = 0;
 	char line[256];
@@ -172,7 +176,7 @@ uint64_t process_status(const struct process *p, const char *key, int base) {
 
 /* The system counts it late: it may lie below what is resident. */
 static void read_resident_peak(struct process *p) {
-	uint64_t kib = process_status(p, "VmHWM:", 10);
+	uint64_t kib = process_status(p->thread, "VmHWM:", 10);
 	p->resident_peak = kib * 1024 > p->resident ? kib * 1024 : p->resident;
 }
 

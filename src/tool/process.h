@@ -36,8 +36,8 @@ enum tool_exit process_complain(const struct process *p, enum tool_exit why);
 /* A file of the process's folder in /proc, or NULL. */
 FILE *process_file(const struct process *p, const char *file);
 
-/* The number behind `key` in the process's status; 0: there is none. */
-uint64_t process_status(const struct process *p, const char *key, int base);
+/* The number behind `key` in the status of a process, or of a thread; 0: there is none. */
+uint64_t process_status(pid_t pid, const char *key, int base);
 
 /* The number that stands for a process. False, after a complaint: it is none. */
 bool process_parse(const char *command, const char *text, pid_t *pidp);

@@ -155,7 +155,7 @@ static bool reach(const struct target *t, int number) {
 
 static int send(const struct target *t) {
 	/* Programs that the process has become since may not catch it: it would end them. */
-	if (reach(t, 0) && (process_status(t->p, "SigCgt:", 16) >> (t->number - 1) & 1) == 0) {
+	if (reach(t, 0) && (process_status(t->p->pid, "SigCgt:", 16) >> (t->number - 1) & 1) == 0) {
 		complain("process %d (%s) does not catch signal %d: it is not sent", (int)t->p->pid, t->p->name, t->number);
 		return TOOL_FAILED;
 	}
