@@ -47,7 +47,7 @@ def row_lines(summary, row):
     for what, title in ("time", f"ns an operation, {clock}"), ("memory", "peak RSS in KiB"):
         compared = "" if what in row.compared else "; not compared"
         cells = [(label, summary.cell(row, label)) for label in summary.labels(row)]
-        lines += ["", f"  {title}{compared}; best peer: {summary.best_peer(row, what)}"]
+        lines += ["", f"  {title}{compared}"]
         lines += ["  " + line for line in table(HEAD, [
             statistics_line(label, getattr(cell, what), cell, what) for label, cell in cells])]
     names = sorted({name for _, cell in cells for name in cell.figures})
