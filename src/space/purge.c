@@ -225,7 +225,7 @@ static uint32_t purge_granules(const struct superslab *ss, uint32_t mask, size_t
 	return clean;
 }
 
-/* A fork child finds either what was taken before or what is now. */
+/* A fork child finds what was taken before, nothing, or what is now: never one with the mask of another. */
 static void set_taken(struct superslab *ss, uint32_t mask) {
 	purge.taken_from = NULL;
 	atomic_signal_fence(memory_order_seq_cst);
