@@ -77,10 +77,10 @@ def find_peer(name):
     """The path of a peer's library that can be preloaded, or None."""
     for pattern in PEER_FILES[name]:
         for folder in library_folders():
-            for path in sorted(glob.glob(f"{folder}/{pattern}"), key=len):
+            for path in map(os.path.realpath, sorted(glob.glob(f"{folder}/{pattern}"), key=len)):
                 with contextlib.suppress(Refused):
-                    check_library(os.path.realpath(path))
-                    return os.path.realpath(path)
+                    check_library(path)
+                    return path
     return None
 
 

@@ -1,8 +1,9 @@
 """What is claimed of HAKMEM in its default settings, and whether the outcome bears it out.
 
 A claim is judged by what was measured and by nothing else; where its rows were not part of the run,
-it says so, and one about all rows or peers says how many there were. Where a claim speaks of a workload, the worst of its rows decides. Those of a matrix, which
-vary a workload to its extremes, are not what the claims are about.
+it says so, and one about all rows or peers says how many there were. Where a claim speaks of a
+workload, the worst of its rows decides. Those of a matrix, which vary a workload to its extremes, are
+not what the claims are about.
 """
 import math
 from dataclasses import dataclass, replace
@@ -76,9 +77,9 @@ def _scope(summary):
     rows = catalogue.rows(summary.outcome.level)
     seen = {row.name for row in summary.outcome.rows}
     here = sum(row.name in seen for row in rows)
-    absent = [name for name in ("libc", *PEER_FILES) if name not in summary.peers]
-    return ", ".join([f"{here} of the {len(rows)} rows of the level"] * (here < len(rows))
-                     + [f"without {name}" for name in absent])
+    words = [f"{here} of the {len(rows)} rows of the level"] if here < len(rows) else []
+    words += [f"without {name}" for name in ("libc", *PEER_FILES) if name not in summary.peers]
+    return ", ".join(words)
 
 
 def _over_all_rows(summary, hakmem):
@@ -135,7 +136,8 @@ def judge(summary):
     hakmem = summary.hakmem()
     if hakmem is None or not summary.peers or any(row.group == "matrix" for row in summary.outcome.rows):
         return []
-    verdicts = [replace(one, scope=_scope(summary)) for one in _over_all_rows(summary, hakmem)]
+    scope = _scope(summary)
+    verdicts = [replace(one, scope=scope) for one in _over_all_rows(summary, hakmem)]
     for name, workload, bar in FASTER:
         rows = [row for row in summary.outcome.rows if row.workload == workload]
         value, half, row = _times_faster(summary, hakmem, rows)

@@ -212,8 +212,9 @@ def write_results(options, folders, summary, verdicts, warnings):
         if options.results:
             contents[os.path.join(BENCH, "RESULTS.md")] = markdown.page(summary, verdicts, warnings, drawn)
         files.write(contents)
-        shown = set() if options.source else old  # what was measured before, in a folder of that one
-        old = (shown | {os.path.join(pages, name) for name in pictures.FILES}) - contents.keys()
+        if options.source:  # what lies beside it is of the same measurement
+            old = set()
+        old = (old | {os.path.join(pages, name) for name in pictures.FILES}) - contents.keys()
     finally:
         for path in old:  # of another measurement
             files.remove(path)

@@ -75,7 +75,8 @@ def as_csv(summary):
 def as_json(summary, verdicts, warnings):
     data = summary.outcome.as_json()
     data["claims"] = [{"claim": verdict.text, "bound": verdict.bound, "measured": verdict.number,
-                       "holds": verdict.holds, "detail": verdict.detail, "scope": verdict.scope} for verdict in verdicts]
+                       "holds": verdict.holds, "detail": verdict.detail, "scope": verdict.scope}
+                      for verdict in verdicts]
     data["warnings"] = warnings
     return json.dumps(data, indent=1) + "\n"
 

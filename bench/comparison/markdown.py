@@ -116,7 +116,8 @@ def page(summary, verdicts, warnings, pictures):
     lines += [f"- Noise: {warning}." for warning in warnings]
     lines += [f"- Left out: {name}: {why}." for name, why in outcome.skipped.items()]
     lines += ["", "## Claims", "", *table(["claim", "bar", "measured", "", ""], [
-        [one.text, one.bound, one.number, ", ".join(filter(None, [one.detail, one.scope])), one.word] for one in verdicts], left=5)]
+        [one.text, one.bound, one.number, ", ".join(filter(None, [one.detail, one.scope])), one.word]
+        for one in verdicts], left=5)]
     lines += [f"![{name}](results/{name}.png)\n" for name in ("ratios", "memory")
               if f"{name}.png" in pictures]
     lines += [READING.format(peers=", ".join(summary.peers)), "## Means over rows", "",
