@@ -1101,7 +1101,8 @@ int main(int argc, char **argv)
 		{"regrow", regrow}, {"heap_regrow", heap_regrow}, {"destroyed", left_when_destroyed},
 		{"errno", errno_at_start}, {"write_behind", write_behind},
 		{"overrun_made_by", overrun_made_by}, {"overrun_found_by", overrun_found_by},
-		{"fail_at_limit", fail_at_limit}, {"fail_when_free", fail_when_free}, {"shrink_at_limit", shrink_at_limit}, {"guarded_children", guarded_children},
+		{"fail_at_limit", fail_at_limit}, {"fail_when_free", fail_when_free},
+		{"shrink_at_limit", shrink_at_limit}, {"guarded_children", guarded_children},
 	};
 
 	for (size_t i = 0; argc == 3 && i < sizeof actions / sizeof *actions; i++)

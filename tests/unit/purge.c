@@ -781,7 +781,8 @@ static void *purge_some(void *unused)
 	return NULL;
 }
 
-static void trim_waits_for_another_purger(void **state)
+/* Has another thread purge, slowly, and returns amid that. */
+static pthread_t start_purger(void)
 {
 	unsigned before = purges;
 	pthread_t other;
@@ -792,10 +793,22 @@ static void trim_waits_for_another_purger(void **state)
 	assert_int_equal(pthread_create(&other, NULL, purge_some, NULL), 0);
 	while (purges == before)
 		sched_yield();
-	purge_all(GRANULE); /* to keep nothing would unmap the SuperSlabs */
-	assert_true(hak_space.dirty <= 1);
+	return other;
+}
+
+static void end_purger(pthread_t other)
+{
 	pthread_join(other, NULL);
 	purge_ms = 0;
+}
+
+static void trim_waits_for_another_purger(void **state)
+{
+	pthread_t other = start_purger();
+
+	purge_all(GRANULE); /* to keep nothing would unmap the SuperSlabs */
+	assert_true(hak_space.dirty <= 1);
+	end_purger(other);
 }
 
 /* What a purger has is free, and nobody's for a moment: not to have it is no lack of memory. */
@@ -807,20 +820,12 @@ static void who_gets_nothing_waits_for_a_purger(void **state)
 
 	/* Where the other one gets no processor for long, the wait comes to its end. */
 	for (int i = 0; i < TRIES && is_going_on && waited >= WAITED_MOST; i++) {
-		unsigned before = purges;
-		pthread_t other;
-		take(0, 100);
-		give_back(0, 100);
-		purge_ms = 50;
-		assert_int_equal(pthread_create(&other, NULL, purge_some, NULL), 0);
-		while (purges == before)
-			sched_yield();
-		waited = os_now_ms();
+		pthread_t other = start_purger();
+		uint64_t before = os_now_ms();
 		purge_release_empty();
 		is_going_on = purge_is_going_on();
-		waited = os_now_ms() - waited;
-		pthread_join(other, NULL);
-		purge_ms = 0;
+		waited = os_now_ms() - before;
+		end_purger(other);
 	}
 	assert_false(is_going_on);
 }
