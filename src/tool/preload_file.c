@@ -29,11 +29,11 @@ int preload_exit_of(int error) {
 
 int preload_open_in(int root, const char *path, int flags) {
 	struct open_how how = { .flags = (unsigned)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
-	long fd = -1;
-	errno = EAGAIN;
-	/* Where the path has "..", a rename anywhere meanwhile may have it fail. */
-	for (int i = 0; i < OPEN_TRIES && fd < 0 && (errno == EAGAIN || errno == EINTR); i++)
-		fd = syscall(SYS_openat2, root, path, &how, sizeof how);
+	int tries = 0;
+	long fd;
+	do
+		fd = TEMP_FAILURE_RETRY(syscall(SYS_openat2, root, path, &how, sizeof how));
+	while (fd < 0 && errno == EAGAIN && ++tries < OPEN_TRIES); /* with "..", a rename anywhere meanwhile is in its way */
 	/* Before Linux 5.6, or forbidden by a sandbox that does not know it: links lead out of `root`. */
 	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
 		fd = TEMP_FAILURE_RETRY(openat(root, path[1] != '\0' ? path + 1 : ".", flags | O_CLOEXEC));

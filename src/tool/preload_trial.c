@@ -69,7 +69,7 @@ static bool can_become(const struct trial *trial) {
 	int status = -1;
 	pid_t pid = fork();
 	if (pid == 0) {
-		fclose(stderr);
+		close(STDERR_FILENO); /* what it says is for who runs a program */
 		become(trial);
 		_exit(0);
 	}
