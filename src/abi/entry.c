@@ -279,8 +279,9 @@ HAK_NOINLINE static void *realloc_slowly(void *ptr, size_t old, size_t size, con
 	void *p = entry_alloc(size, ALLOC_ALIGN, false, caller);
 	if (HAK_LIKELY(p != NULL)) /* the thread may have another heap now */
 		return realloc_into(p, ptr, min_size(old, size), small_at(ptr).code, caller);
-	if (size > old || !block_resize(ptr, size, true))
+	if (size > old)
 		return NULL;
+	block_resize(ptr, size, true);
 	secure_believe();
 	errno = saved;
 	return ptr;

@@ -77,12 +77,10 @@ HAK_EVERYDAY bool block_resize(void *ptr, size_t size, bool wasteful) {
 	if (l == NULL)
 		return resize_small((uintptr_t)ptr, size, wasteful);
 	size_t room = size + secure_room();
-	/* One that is large for its alignment may hold less than a small block. */
-	bool must_grow = wasteful && size > l->size;
-	if (room <= SC_MAX_SIZE && !must_grow) {
-		if (wasteful && secure_has_canaries())
-			secure_mark_large(l, size);
-		return wasteful;
+	if (room <= SC_MAX_SIZE) {
+		if (!wasteful)
+			return false;
+		room = SC_MAX_SIZE + 1; /* its last granule has as much */
 	}
 	bool done = large_resize(l, room, wasteful);
 	if (secure_has_canaries())
