@@ -7,7 +7,7 @@
  *                              a shorter one is copied to, for it cannot grow where it is, granules of a SuperSlab, if so
  *                              many are dirty side by side
  *   2 MiB and more (L2)        likewise, in BigCache, but for the shortest
- *   aligned to more than 64 KiB, or without SuperSlabs: a mapping of its own, kept in BigCache
+ *   aligned to more than 64 KiB, or without SuperSlabs: a mapping of its own, kept in BigCache, or in a pocket if of L2.5
  *
  * At level 3 of HAKMEM_SECURE all of them have mappings of their own, between inaccessible granules, but for those
  * beyond GUARDS_MOST, which are as said above, and those of greater alignment.

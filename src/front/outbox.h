@@ -10,7 +10,8 @@
  * A block whose slot another slab has goes into a message, or is posted alone if there is none to be had, because owners
  * that do not allocate leave theirs unread; only many of them in a row take the slot.
  *
- * An owner that does not read is sent no more messages, or it would use up those for all others.
+ * An owner that does not read is sent no more messages, or it would use up those for all others. That is so of the first
+ * of those that share a place (OUTBOX_OWNERS): others there are not counted.
  *
  * A slot or message is posted when it is full or taken; all of them before fresh memory is taken, once in a while on the
  * thread's slow paths (heap_look), on trim and thread exit. What a thread that has no slow path before it any more

@@ -15,7 +15,7 @@ enum {
 	MORE_MOST = 16 * SUPERSLAB_GRANULES, /* given back beyond what must be: one free should not take long */
 	AT_ONCE = 64 * SUPERSLAB_GRANULES,   /* what is old goes over several looks at the clock: likewise */
 	REFUSALS_MOST = 64, /* SuperSlabs after which a walk gives up that has given nothing back */
-	PATIENCE = 200,     /* ms for which who wants all of it purged waits for another purger */
+	PATIENCE = 200,     /* ms for which who wants all of it purged, or empty SuperSlabs, waits for another purger */
 };
 
 /* Under the space lock. */
@@ -32,7 +32,7 @@ static struct {
 	uint64_t refused_ms;  /* when the system last refused all; 0: never */
 	size_t stuck;         /* dirty granules that it refused, as locked pages are */
 	uint64_t stuck_ms;    /* when */
-	uint32_t purging;     /* or not: one purger at a time, and others go on without waiting, but for purge_all */
+	uint32_t purging;     /* or not: one purger at a time, and others go on without waiting, but for purge_down_to */
 	/* What the purger takes away from the free granules, or has while it drops the lock. NULL: nothing. A fork child
 	   may find it between any two stores. */
 	struct superslab *taken_from;
