@@ -30,8 +30,8 @@ static bool write_file(void) {
 	return false;
 }
 
-/* The first switches on, the next writes and switches off. A profile from the start goes on. While another thread writes,
-   that one's is enough. */
+/* The first switches on, the next writes and switches off. A profile that something else began goes on. While another
+   thread writes, that one's is enough. */
 static void switch_over(void) {
 	if (!sample_is_on()) {
 		by_signal = true;
@@ -39,8 +39,10 @@ static void switch_over(void) {
 			sample_on();
 		return;
 	}
-	if (by_signal)
+	if (by_signal) {
+		by_signal = false;
 		sample_off();
+	}
 	if (lock_acquire_slow(sample_file_lock(), false)) /* which tries, too, and waits no longer than a moment */
 		(void)write_file();
 }
@@ -70,10 +72,12 @@ void profile_begin(const void *caller) {
 	if (!__atomic_exchange_n(&hak_profile_due, false, __ATOMIC_ACQ_REL))
 		return;
 	int saved = errno;
-	if (hak_settings.sample != 0)
+	if (hak_settings.sample != 0) {
+		by_signal = false;
 		sample_start(hak_settings.sample, caller);
-	else if (sample_prepare(caller) && by_signal && !sample_is_on())
+	} else if (sample_prepare(caller) && by_signal && !sample_is_on()) {
 		sample_on();
+	}
 	errno = saved;
 }
 

@@ -2,15 +2,17 @@
 /*
  * A heap profile that begins and ends where it is easily missed.
  *
- * usage: switched due|heaps|secure
+ * usage: switched due|heaps|secure|signal
  *   due      the setting SAMPLE is on, and nothing has been allocated yet
  *   heaps    threads that use nothing but heaps of their own
  *   secure   hardened blocks, which are not sampled
+ *   signal   the signal of SAMPLE_SIGNAL, SIGUSR1, began and ended one before
  */
 #include "samples.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,6 +104,22 @@ static bool sample_heaps(void)
 	return right;
 }
 
+/* What the program began itself the signal writes, and does not end. */
+static bool outlast_signal(void)
+{
+	free(malloc(SIZE));
+	raise(SIGUSR1);
+	raise(SIGUSR1);
+	if (!is("start", hak_profile_start(1), 0))
+		return false;
+	raise(SIGUSR1);
+	long before = samples();
+	for (int i = 0; i < BLOCKS; i++)
+		if (malloc(SIZE) == NULL)
+			abort();
+	return is("samples after the signal", samples() - before, BLOCKS);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc == 2 ? argv[1] : "";
@@ -114,5 +132,7 @@ int main(int argc, char **argv)
 		right = sample_heaps();
 	else if (strcmp(what, "secure") == 0)
 		right = is("start", hak_profile_start(4096), ENOTSUP);
+	else if (strcmp(what, "signal") == 0)
+		right = outlast_signal();
 	return !right;
 }
