@@ -14,7 +14,7 @@
 
 bool hak_profile_due;
 
-static volatile bool by_signal; /* sampling was switched on by it, or will be as soon as it can */
+static volatile bool is_asked; /* by a signal: sampling is switched on as soon as it can be */
 
 /* With the lock, which it releases. */
 static bool write_file(void) {
@@ -34,15 +34,12 @@ static bool write_file(void) {
    thread writes, that one's is enough. */
 static void switch_over(void) {
 	if (!sample_is_on()) {
-		by_signal = true;
+		is_asked = true;
 		if (sample_has_blocks())
 			sample_on();
 		return;
 	}
-	if (by_signal) {
-		by_signal = false;
-		sample_off();
-	}
+	sample_off();
 	if (lock_acquire_slow(sample_file_lock(), false)) /* which tries, too, and waits no longer than a moment */
 		(void)write_file();
 }
@@ -72,12 +69,10 @@ void profile_begin(const void *caller) {
 	if (!__atomic_exchange_n(&hak_profile_due, false, __ATOMIC_ACQ_REL))
 		return;
 	int saved = errno;
-	if (hak_settings.sample != 0) {
-		by_signal = false;
+	if (hak_settings.sample != 0)
 		sample_start(hak_settings.sample, caller);
-	} else if (sample_prepare(caller) && by_signal && !sample_is_on()) {
+	else if (sample_prepare(caller) && is_asked && !sample_is_on())
 		sample_on();
-	}
 	errno = saved;
 }
 

@@ -49,6 +49,7 @@ static struct {
 	_Atomic(struct site *) sites;
 	unsigned sites_made;
 	_Atomic size_t mean;      /* of the profile; 0: none */
+	volatile bool may_be_off; /* sample_on began what there is, or the last there was, and not sample_start */
 } sample;
 
 /* Calls of the thread that are at the lock, or wait for it: a signal handler amid one must not wait. */
@@ -177,6 +178,7 @@ bool sample_start(size_t mean, const void *caller) {
 	bool done = hak_settings.secure == 0 && !sample_is_on() && prepare_locked(caller);
 	if (done) {
 		forget_all();
+		sample.may_be_off = false;
 		atomic_store_explicit(&sample.mean, mean, memory_order_relaxed);
 		sampling_set(mean);
 		heap_call_threads(false);
@@ -195,12 +197,14 @@ void sample_stop(void) {
 void sample_on(void) {
 	if (sample_mean() == 0)
 		atomic_store_explicit(&sample.mean, SAMPLE_MEAN, memory_order_relaxed);
+	sample.may_be_off = true;
 	sampling_set(sample_mean());
 	heap_call_threads(true);
 }
 
 void sample_off(void) {
-	sampling_set(0);
+	if (sample.may_be_off)
+		sampling_set(0);
 }
 
 struct lock *sample_file_lock(void) {

@@ -62,7 +62,7 @@ bool sample_prepare(const void *caller);
 bool sample_start(size_t mean, const void *caller);
 void sample_stop(void);
 
-/* Goes on, off. After sample_prepare. Async-signal-safe. */
+/* Goes on; off, unless sample_start began it. After sample_prepare. Async-signal-safe. */
 void sample_on(void);
 void sample_off(void);
 

@@ -6,7 +6,7 @@
  *   due      the setting SAMPLE is on, and nothing has been allocated yet
  *   heaps    threads that use nothing but heaps of their own
  *   secure   hardened blocks, which are not sampled
- *   signal   the signal of SAMPLE_SIGNAL, SIGUSR1, began and ended one before
+ *   signal   the signal of SAMPLE_SIGNAL, SIGUSR1, began two before
  */
 #include "samples.h"
 
@@ -110,6 +110,8 @@ static bool outlast_signal(void)
 	free(malloc(SIZE));
 	raise(SIGUSR1);
 	raise(SIGUSR1);
+	raise(SIGUSR1);
+	hak_profile_stop();
 	if (!is("start", hak_profile_start(1), 0))
 		return false;
 	raise(SIGUSR1);
