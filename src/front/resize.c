@@ -80,7 +80,7 @@ HAK_EVERYDAY bool block_resize(void *ptr, size_t size, bool wasteful) {
 	if (room <= SC_MAX_SIZE) {
 		if (!wasteful)
 			return false;
-		room = SC_MAX_SIZE + 1; /* its last granule has as much */
+		room = SC_MAX_SIZE + 1; /* a granule has as much, and no block less than that */
 	}
 	bool done = large_resize(l, room, wasteful);
 	if (secure_has_canaries())

@@ -16,8 +16,8 @@
  * The last link decodes to what is no address of a block (slab_end), so "no more" is one test. No address
  * has bits at the top, so there every link is the key, and so is the mark that blocks in bins have instead.
  * That is what free looks for to find a block freed twice; the key's top bits are such that common numbers,
- * pointers and text never look so (see key_init), and a word of their form does in one process of 2048. Such a word
- * in place of a link ends the list, too: where lists end they are asked whether that was their end
+ * pointers and text never look so (see key_init), and a word with the bits that all keys share does in one process of
+ * 2048. Such a word in place of a link ends the list, too: where lists end they are asked whether that was their end
  * (front/misuse.h).
  *
  * Who may touch what: "owner" fields are the owner's alone: the owner is the thread whose inbox is in
