@@ -27,7 +27,7 @@ static bool glob(struct text p, struct text t) {
 }
 
 bool conf_exe_matches(struct text pattern, struct text path) {
-	if (memchr(pattern.at, '/', pattern.len) != NULL)
+	if (text_find(pattern, '/') < pattern.len)
 		return glob(pattern, path);
 	size_t gone = path.len;
 	while (gone > 0 && path.at[gone - 1] != '/')
@@ -63,12 +63,11 @@ static bool is_this_program(struct reader *r, struct text pattern) {
 
 static bool is_section(struct text header, struct text *pattern) {
 	static const char opening[] = "[exe:";
-	size_t skip = sizeof opening - 1;
-	const char *end = memchr(header.at, ']', header.len);
-	if (end == NULL || header.len < skip || !text_is((struct text){ header.at, skip }, text_of(opening)))
+	size_t skip = sizeof opening - 1, end = text_find(header, ']');
+	if (end == header.len || header.len < skip || !text_is((struct text){ header.at, skip }, text_of(opening)))
 		return false;
-	*pattern = text_trim((struct text){ header.at + skip, (size_t)(end - header.at) - skip });
-	struct text rest = { end + 1, header.len - (size_t)(end + 1 - header.at) };
+	*pattern = text_trim((struct text){ header.at + skip, end - skip });
+	struct text rest = { header.at + end + 1, header.len - end - 1 };
 	rest = text_trim(rest);
 	return pattern->len != 0 && (rest.len == 0 || rest.at[0] == '#');
 }
@@ -94,24 +93,21 @@ static void take_line(struct reader *r, struct text line) {
 		take_header(r, line);
 		return;
 	}
-	const char *hash = memchr(line.at, '#', line.len);
-	if (hash != NULL)
-		line = text_trim((struct text){ line.at, (size_t)(hash - line.at) });
+	line = text_trim((struct text){ line.at, text_find(line, '#') });
 	if (line.len > 0 && !r->elsewhere)
 		r->fn(r->arg, r->number, CONF_TAKEN, line);
 }
 
 /* Takes the lines that are whole; what is left of the last moves to the front of the buffer. */
 static size_t take_whole_lines(struct reader *r, char *buf, size_t len) {
-	const char *nl;
-	size_t at = 0;
-	while ((nl = memchr(buf + at, '\n', len - at)) != NULL) {
-		size_t end = (size_t)(nl - buf);
-		take_line(r, (struct text){ buf + at, end - at });
-		at = end + 1;
+	struct text rest = { buf, len };
+	for (size_t end; (end = text_find(rest, '\n')) < rest.len;) {
+		take_line(r, (struct text){ rest.at, end });
+		rest.at += end + 1;
+		rest.len -= end + 1;
 	}
-	memmove(buf, buf + at, len - at);
-	return len - at;
+	memmove(buf, rest.at, rest.len);
+	return rest.len;
 }
 
 /* The last line need not end in a newline. */

@@ -155,12 +155,11 @@ static int64_t get(const struct setting *s, const struct settings *from) {
 /* ---- rows ---- */
 
 enum conf_verdict conf_assign(struct settings *to, struct text assignment, enum conf_row *rowp) {
-	const char *eq = memchr(assignment.at, '=', assignment.len);
-	if (eq == NULL)
+	struct text name, value = assignment;
+	if (!text_next(&value, '=', &name) || name.len == assignment.len)
 		return CONF_NO_EQUALS;
-	size_t before = (size_t)(eq - assignment.at);
-	struct text name = text_trim((struct text){ assignment.at, before });
-	struct text value = text_trim((struct text){ eq + 1, assignment.len - before - 1 });
+	name = text_trim(name);
+	value = text_trim(value);
 	for (unsigned row = 0; row < CONF_ROWS; row++) {
 		if (!text_is_word(name, conf_names[row]))
 			continue;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/compiler.h"
+#include "base/text.h"
 
 struct text {
 	const char *at;
@@ -50,15 +50,19 @@ static inline struct text text_trim(struct text t) {
 	return t;
 }
 
+/* The place of the first `c`; the length: there is none. */
+static inline size_t text_find(struct text t, char c) {
+	return (size_t)(find_byte(t.at, t.at + t.len, c) - t.at);
+}
+
 /* Cuts off and returns what stands before the first `c`, which goes, too; all of it if there is none.
    False: nothing was left. */
 static inline bool text_next(struct text *rest, char c, struct text *part) {
 	if (rest->len == 0)
 		return false;
-	const char *end = memchr(rest->at, c, rest->len);
 	part->at = rest->at;
-	part->len = end != NULL ? (size_t)(end - rest->at) : rest->len;
-	size_t gone = part->len + (end != NULL);
+	part->len = text_find(*rest, c);
+	size_t gone = part->len + (part->len < rest->len);
 	rest->at += gone;
 	rest->len -= gone;
 	return true;

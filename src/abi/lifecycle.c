@@ -83,8 +83,8 @@ HAK_EVERYDAY void lifecycle_init(void) {
 		os_init();
 		key_init(os_facts.random);
 		/* The loader allocates before libc knows the environment: then the constructor does it. */
-		if (environ != NULL)
-			load_settings(environ);
+		if (__environ != NULL)
+			load_settings(__environ);
 		descriptor_init();
 		atomic_store_explicit(&process.ready, true, memory_order_release);
 	}

@@ -21,6 +21,9 @@ static inline bool is_same_text(const char *a, const char *b) {
 	return *a == *b;
 }
 
+/* Where the first is in [at, end); `end`: there is none. */
+const char *find_byte(const char *at, const char *end, char byte);
+
 /* Copies it with its NUL. Where that lies now. */
 static inline char *append_text(char *to, const char *text) {
 	size_t length = strlen(text);

@@ -64,7 +64,7 @@ HAK_EVERYDAY void profile_init(void) {
 void profile_begin(const void *caller) {
 	/* Loading a library before libc is initialised would do that, without arguments and environment. Of
 	   several threads one is the first. */
-	if (environ == NULL || (caller != NULL && !stack_may_prepare(caller)))
+	if (__environ == NULL || (caller != NULL && !stack_may_prepare(caller)))
 		return;
 	if (!__atomic_exchange_n(&hak_profile_due, false, __ATOMIC_ACQ_REL))
 		return;

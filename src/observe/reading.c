@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/text.h"
 
 enum {
 	LIST_MOST = 1 << 28,  /* a longer list has become a ring under our eyes */
@@ -680,14 +681,14 @@ enum reading_result reading_stats(const struct reading *r, struct hak_stats *st)
 
 /* Word number `n` of a row of words. */
 static bool nth_word(const char *words, uint64_t n, char *to, size_t size) {
-	const char *space = memchr(words, ' ', strlen(words));
+	const char *end = words + strlen(words), *space = find_byte(words, end, ' ');
 	for (; n > 0; n--) {
-		if (space == NULL)
+		if (space == end)
 			return false;
 		words = space + 1;
-		space = memchr(words, ' ', strlen(words));
+		space = find_byte(words, end, ' ');
 	}
-	size_t length = space != NULL ? (size_t)(space - words) : strlen(words);
+	size_t length = (size_t)(space - words);
 	if (length == 0 || length >= size)
 		return false;
 	memcpy(to, words, length);

@@ -248,13 +248,22 @@ static struct site *new_site_locked(struct site **chain, const struct stack *sta
 	return s;
 }
 
+static bool has_frames(const struct site *s, const struct stack *stack) {
+	if (s->depth != stack->depth)
+		return false;
+	for (unsigned i = 0; i < s->depth; i++)
+		if (s->frame[i] != stack->frame[i])
+			return false;
+	return true;
+}
+
 /* Ends: there is one site of no frames at most. Cuts the stack. */
 static struct site *site_locked(struct stack *stack) {
 	for (unsigned cut = 0;; cut++) {
 		stack->depth = (unsigned)min_size(stack->depth, STACK_MOST >> cut);
 		struct site **chain = alike(stack);
 		for (struct site *s = *chain; s != NULL; s = s->next_alike)
-			if (s->depth == stack->depth && memcmp(s->frame, stack->frame, s->depth * sizeof *s->frame) == 0)
+			if (has_frames(s, stack))
 				return s;
 		if (cut == sample.sites_made / SITES_STEP)
 			return new_site_locked(chain, stack);

@@ -56,24 +56,18 @@ static size_t least_upwards(const char *root, const char *below, const char *pat
 
 /* Is `memory` among the words between commas? */
 static bool has_memory(const char *at, const char *end) {
-	static const char word[] = "memory";
-	for (; at < end; at++) {
-		const char *comma = memchr(at, ',', (size_t)(end - at));
-		const char *stop = comma != NULL ? comma : end;
-		if ((size_t)(stop - at) == sizeof word - 1 && memcmp(at, word, sizeof word - 1) == 0)
+	for (const char *stop; at < end; at = stop + 1) {
+		stop = find_byte(at, end, ',');
+		if (stop - at == sizeof "memory" - 1 && begins_with(at, "memory"))
 			return true;
-		at = stop;
 	}
 	return false;
 }
 
 static size_t limit_of_line(const char *root, const char *line, const char *end) {
-	const char *controllers = memchr(line, ':', (size_t)(end - line));
-	if (controllers == NULL)
-		return NONE;
-	controllers++;
-	const char *path = memchr(controllers, ':', (size_t)(end - controllers));
-	if (path == NULL || path + 1 == end || path[1] != '/')
+	const char *colon = find_byte(line, end, ':'), *controllers = colon + 1;
+	const char *path = find_byte(controllers, end, ':');
+	if (colon == end || path == end || path + 1 == end || path[1] != '/')
 		return NONE;
 	size_t len = (size_t)(end - path) - 1;
 	if (path == controllers)
@@ -89,9 +83,7 @@ size_t os_cgroup_limit(const char *membership, const char *root) {
 	if (strlen(root) > ROOT_MOST)
 		return 0;
 	for (const char *at = text, *end; at < text + len; at = end + 1) {
-		end = memchr(at, '\n', (size_t)(text + len - at));
-		if (end == NULL)
-			end = text + len;
+		end = find_byte(at, text + len, '\n');
 		least = min_size(least, limit_of_line(root, at, end));
 	}
 	return least == NONE ? 0 : least;
