@@ -86,7 +86,7 @@ __attribute__((used)) void hak_swallow(void *exception) {
 }
 
 #if defined(__x86_64__)
-__asm__(".text\n"
+__asm__(".pushsection .text\n"
         ".hidden hak_personality\n"
         ".globl hak_call_guarded\n"
         ".hidden hak_call_guarded\n"
@@ -117,9 +117,10 @@ __asm__(".text\n"
         ".cfi_adjust_cfa_offset -8\n"
         "ret\n"
         ".cfi_endproc\n"
-        ".size hak_call_guarded, .-hak_call_guarded\n");
+        ".size hak_call_guarded, .-hak_call_guarded\n"
+        ".popsection\n");
 #else
-__asm__(".text\n"
+__asm__(".pushsection .text\n"
         ".hidden hak_personality\n"
         ".globl hak_call_guarded\n"
         ".hidden hak_call_guarded\n"
@@ -148,7 +149,8 @@ __asm__(".text\n"
         ".cfi_restore 30\n"
         "ret\n"
         ".cfi_endproc\n"
-        ".size hak_call_guarded, .-hak_call_guarded\n");
+        ".size hak_call_guarded, .-hak_call_guarded\n"
+        ".popsection\n");
 #endif
 
 bool call_catching(void (*fn)(void *), void *arg) {

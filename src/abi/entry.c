@@ -17,6 +17,9 @@
 #include "observe/sample.h"
 
 static bool goes_to_libc(size_t size) {
+	if (HAK_LIKELY(hak_settings.wrap_tiny && !hak_settings.disable))
+		return false;
+	lifecycle_init(); /* at the first call nothing is set */
 	return hak_settings.disable || (!hak_settings.wrap_tiny && size <= SC_TINY_MAX);
 }
 

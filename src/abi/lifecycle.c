@@ -78,8 +78,10 @@ HAK_EVERYDAY void lifecycle_init(void) {
 	/* Acquire: the key and everything else set below. */
 	if (HAK_LIKELY(atomic_load_explicit(&process.ready, memory_order_acquire)))
 		return;
+	os_ask_libc();
 	lock_acquire(&process.lock);
 	if (!atomic_load_explicit(&process.ready, memory_order_relaxed)) {
+		settings_init();
 		os_init();
 		key_init(os_facts.random);
 		/* The loader allocates before libc knows the environment: then the constructor does it. */

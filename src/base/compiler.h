@@ -27,16 +27,13 @@
 /* The same in files that are compiled as one (src/meson.build), where no symbol is common: a section behind their other
    zeros. */
 #define HAK_LATE_IN_BSS __attribute__((section(".bss.late")))
-/* For a large array of those files that every process writes at its beginning: before their other zeros, so that this
-   shares a page with initialised data, and the small variables lie together behind it. */
+/* For small variables of those files that every process writes, or looks at, as it starts and ends: before their other
+   zeros, in the order of the files, so that all of this lies on the first page. */
 #if __has_attribute(no_reorder)
-#define HAK_EARLY_IN_BSS __attribute__((no_reorder))
+#define HAK_AT_START __attribute__((no_reorder))
 #else
-#define HAK_EARLY_IN_BSS
+#define HAK_AT_START
 #endif
-/* For small variables that every process writes, or looks at, as it starts and ends: on the page of initialised data,
-   which it writes in any case, rather than on a page of zeros of their own. */
-#define HAK_AT_START __attribute__((section(".data")))
 /* For a table whose last words alone hold an address. GNU ld puts this section before all that the loader writes to:
    a page of the table remains the file's. Other linkers may not know it as one to be read-only in the end. */
 #define HAK_FIRST_IN_RELRO __attribute__((section(".exception_ranges")))

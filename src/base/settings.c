@@ -3,16 +3,18 @@
 
 #include "build_options.h"
 
-struct settings hak_settings = {
-	.wrap_tiny = HAK_TINY_WRAP,
-	.use_superslab = HAK_SUPERSLAB,
-	.adopt = true,
-	.empty_reuse = true,
-	.ready = true,
-	.bind_c7 = 2,
-	.bigcache_l25 = HAK_BIGCACHE_L25,
-	.bigcache_max = BIGCACHE_AUTO,
-	.purge_delay_ms = 1000,
-	.sample_file = "hakmem.%p.heap",
-	.stats_file = "stderr",
-};
+struct settings hak_settings;
+
+HAK_EVERYDAY_SMALL void settings_init(void) {
+	hak_settings.wrap_tiny = HAK_TINY_WRAP;
+	hak_settings.use_superslab = HAK_SUPERSLAB;
+	hak_settings.adopt = true;
+	hak_settings.empty_reuse = true;
+	hak_settings.ready = true;
+	hak_settings.bigcache_l25 = HAK_BIGCACHE_L25;
+	hak_settings.bind_c7 = 2;
+	hak_settings.bigcache_max = BIGCACHE_AUTO;
+	hak_settings.purge_delay_ms = 1000;
+	__builtin_memcpy(hak_settings.sample_file, "hakmem.%p.heap", sizeof "hakmem.%p.heap");
+	__builtin_memcpy(hak_settings.stats_file, "stderr", sizeof "stderr");
+}

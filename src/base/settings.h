@@ -25,13 +25,13 @@ struct settings {
 	bool wrap_tiny;         /* requests up to 1 KiB are ours; false: libc's */
 	bool use_superslab;     /* false: each slab is mapped alone */
 	bool adopt;             /* slabs of dead threads are published and adopted */
-	enum tiny_profile tiny_profile; /* TINY_LARSON_GUARD: threads keep within a budget */
-	enum policy_profile policy;
 	bool empty_reuse;       /* an emptied slab may serve any class; false: its own until purged */
 	bool ready;             /* slabs with free blocks are found in a list of their own */
+	bool bigcache_l25;      /* keep freed 512 KiB..2 MiB spans */
+	enum tiny_profile tiny_profile; /* TINY_LARSON_GUARD: threads keep within a budget */
+	enum policy_profile policy;
 	uint32_t bind_c7;       /* 0: shared pool first; 1: blocks are carved one by one; 2: by the bin */
 	uint32_t prefault;      /* percent of a new SuperSlab that are faulted in at once */
-	bool bigcache_l25;      /* keep freed 512 KiB..2 MiB spans */
 	uint32_t profile;       /* its place in abi/conf_table.def */
 	enum thp_mode thp;
 	uint32_t cache_blocks;  /* fixed bin capacity; 0: adapts per class */
@@ -56,6 +56,10 @@ struct settings {
 	char stats_file[SETTING_TEXT]; /* pattern of the path, or "stderr" */
 };
 
-extern struct settings hak_settings;
+extern HAK_HIDDEN struct settings hak_settings;
+
+/* The defaults, before anything else. They are not the variable's initial value: no data has one, so that a process
+   has no page of its own copied from the file, nor a mapping split between what is read-only and what is not. */
+void settings_init(void);
 
 #endif

@@ -22,6 +22,7 @@ HAK_AT_START static struct {
 	struct lock working;         /* held by the thread while it works or holds any other lock */
 	_Atomic(const void *) holder; /* the thread that forks and holds `working`: its hak_tcache */
 	unsigned holds;              /* by how many forks, one amid the other; the holder's */
+	struct os_thread thread;
 } background;
 
 static uint64_t next_due(void) {
@@ -75,7 +76,11 @@ static void run(void) {
 	}
 }
 
-static struct os_thread thread = { .run = run, .name = "hakmem-purge" };
+static bool start(void) {
+	background.thread.run = run;
+	background.thread.name = "hakmem-purge";
+	return os_thread_start(&background.thread);
+}
 
 void background_poke(void) {
 	uint32_t state = atomic_load_explicit(&background.state, memory_order_relaxed);
@@ -84,7 +89,7 @@ void background_poke(void) {
 	if (state == ASLEEP && move(ASLEEP, AWAKE))
 		os_wake(&background.state);
 	/* Who refuses a thread once is not asked again. Then the program's threads see to it. */
-	if (state == NONE && move(NONE, AWAKE) && !os_thread_start(&thread)) {
+	if (state == NONE && move(NONE, AWAKE) && !start()) {
 		move(AWAKE, REFUSED);
 		__atomic_store_n(&hak_purge_waits, NULL, __ATOMIC_RELAXED); /* what it points to stays */
 	}

@@ -20,7 +20,7 @@ HAK_NOINLINE HAK_EVERYDAY static bool make_array(struct heap *h, unsigned sc, un
 		return false;
 	/* As far up as it can be: what is behind the blocks lies on the line, and so the page, of those used first. */
 	void **end = (void **)(void *)(memory + size) - 1;
-	memcpy(end, &hak_class_codes.zero, sizeof *end);
+	memcpy(end, &hak_class_codes.no_mark, sizeof *end);
 	/* Release: who looks at another thread's bin may see an array that `top` is not in, and tells by its length. */
 	hc->length = (uint16_t)length;
 	__atomic_store_n(&hc->end, end, __ATOMIC_RELEASE);
@@ -89,7 +89,7 @@ HAK_EVERYDAY static void *take_listed(struct heap *h, unsigned sc) {
 HAK_EVERYDAY static void *take_from_array(struct heap *h, unsigned sc) {
 	struct bin *b = &h->bins[sc];
 	void *const *at = bin_top(b);
-	while (*at != hak_class_codes.zero) {
+	while (*at != hak_class_codes.no_mark) {
 		void *block = *at++;
 		bool untouched = bin_is_untouched(block);
 		b->top = bin_top_at(at);

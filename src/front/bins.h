@@ -31,7 +31,7 @@ HAK_INLINE bool bin_is_untouched(const void *block) {
 
 /* Behind the oldest block lies what a bin without an array has for its top entry. */
 HAK_INLINE bool bin_is_empty(const struct bin *b) {
-	return *bin_top(b) == hak_class_codes.zero;
+	return *bin_top(b) == hak_class_codes.no_mark;
 }
 
 /* Blocks in the bin of class `sc`. */

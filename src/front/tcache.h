@@ -8,8 +8,8 @@
  * So a mode in which a thread must not be served here is data, not a branch.
  *
  * A bin is a stack of free blocks in an array (front/bins.h), which grows downwards:
- *   top    the entry of the block that was freed last, as its distance from hak_class_codes.zero, which is what a
- *          bin has that is all zero; those of older blocks follow, and behind them one that leads to a zero, too
+ *   top    the entry of the block that was freed last, as its distance from hak_class_codes.no_mark, which is what a
+ *          bin has that is all zero; those of older blocks follow, and behind them one that leads to no mark, too
  *   floor  low half of `top` when the bin is full
  *   magic  the class's divisibility constant: an offset in a slab is a multiple of the block size iff
  *          offset * magic mod 2^32 < magic (Lemire, Kaser, Kurz 2019; exact for 16-bit offsets and
@@ -83,16 +83,16 @@ HAK_INLINE struct bin *bin_of_code(const struct bin *bins, uintptr_t code) {
 }
 
 HAK_INLINE void **bin_top(const struct bin *b) {
-	return (void **)((uintptr_t)&hak_class_codes.zero + b->top);
+	return (void **)((uintptr_t)&hak_class_codes.no_mark + b->top);
 }
 HAK_INLINE uintptr_t bin_top_at(void *const *entry) {
-	return (uintptr_t)entry - (uintptr_t)&hak_class_codes.zero;
+	return (uintptr_t)entry - (uintptr_t)&hak_class_codes.no_mark;
 }
 
 /* bin_pop; `codes` is hak_class_codes. */
 HAK_INLINE void *bin_pop_by(struct bin *b, const struct class_codes *codes) {
 	uintptr_t top = b->top;
-	void *block = *(void **)((uintptr_t)&codes->zero + top);
+	void *block = *(void **)((uintptr_t)&codes->no_mark + top);
 	IN_RETURN_REGISTER(block);
 	if (HAK_UNLIKELY(!block_is_marked(block)))
 		return NULL;
@@ -117,7 +117,7 @@ HAK_INLINE bool bin_push_as(struct bin *b, void *block, bool is_marked) {
 	if (!is_marked)
 		block_set_link((uintptr_t)block, hak_mark);
 	atomic_signal_fence(memory_order_release); /* as in bin_pop */
-	((void **)((uintptr_t)&hak_class_codes.zero + top))[-1] = block;
+	((void **)((uintptr_t)&hak_class_codes.no_mark + top))[-1] = block;
 	atomic_signal_fence(memory_order_release); /* and what `top` leads to must be a block */
 	b->top = top - sizeof(void *);
 	return true;

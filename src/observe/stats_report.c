@@ -17,9 +17,9 @@
 #include "os/os.h"
 
 static struct {
-	int fd; /* standard error, kept; negative: not */
-	uint64_t identity;
-} kept = { .fd = -1 };
+	uint64_t identity; /* of standard error; 0: not asked for */
+	int fd;            /* for it, kept; negative: not */
+} kept;
 
 static bool goes_to_stderr(void) {
 	return is_same_text(hak_settings.stats_file, "stderr");
@@ -33,9 +33,11 @@ static int target(void) {
 		char path[SETTING_TEXT + 300];
 		return report_path(path, sizeof path, hak_settings.stats_file) ? os_file_append(path) : -1;
 	}
+	if (kept.identity == 0)
+		return -1;
 	if (kept.fd >= 0 && os_file_identity(kept.fd) == kept.identity)
 		return kept.fd;
-	return os_file_identity(STDERR_FILENO) == kept.identity && kept.identity != 0 ? STDERR_FILENO : -1;
+	return os_file_identity(STDERR_FILENO) == kept.identity ? STDERR_FILENO : -1;
 }
 
 /* ---- what ---- */

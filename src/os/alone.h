@@ -17,6 +17,9 @@
 /* Where "yes" (not 0) or "no" stands: libc's own word, unless we may make a thread that libc does not know of. */
 extern HAK_HIDDEN const char *hak_alone;
 
+/* The former, before the first lock is taken. */
+void os_ask_libc(void);
+
 /* Says "no" from now on. While there is one thread: it may make one by os_thread_start later, or a signal handler amid one
    of its calls. */
 void os_expect_thread(void);

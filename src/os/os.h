@@ -210,7 +210,7 @@ size_t os_cgroup_limit(const char *membership, const char *root);
  */
 struct os_thread {
 	void (*run)(void);
-	char name[16];
+	const char *name; /* 15 bytes at most */
 	char *stack; /* NULL before the first start; kept for the next one, in a fork child */
 };
 bool os_thread_start(struct os_thread *thread);

@@ -556,7 +556,12 @@ void os_say(struct line *line) {
 
 static const char is_not_alone = 0;
 
-const char *hak_alone = &__libc_single_threaded;
+HAK_AT_START const char *hak_alone;
+
+HAK_EVERYDAY void os_ask_libc(void) {
+	if (hak_alone == NULL)
+		hak_alone = &__libc_single_threaded;
+}
 
 HAK_COLD void os_expect_thread(void) {
 	__atomic_store_n(&hak_alone, &is_not_alone, __ATOMIC_RELAXED); /* as it is read */

@@ -30,8 +30,8 @@
 HAK_EVERYDAY_CONST const struct size_class hak_size_classes[SC_COUNT] = { CLASS_LIST(ROW) };
 
 #define CODES(class, below, bytes) [(below) / 16 + 1 ... (bytes) / 16] = (class) << SC_CODE_SHIFT,
-HAK_EVERYDAY_CONST static const uintptr_t zero;
-HAK_FIRST_IN_RELRO const struct class_codes hak_class_codes = { .of = { CLASS_LIST(CODES) }, .zero = &zero };
+HAK_EVERYDAY_CONST static const uintptr_t no_mark = 1;
+HAK_FIRST_IN_RELRO const struct class_codes hak_class_codes = { .of = { CLASS_LIST(CODES) }, .no_mark = &no_mark };
 
 unsigned sc_of_aligned(size_t size, size_t align) {
 	if (max_size(size, align) > SC_MAX_SIZE)

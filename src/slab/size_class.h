@@ -72,10 +72,11 @@ HAK_INLINE uint32_t sc_index(unsigned sc, uintptr_t offset) {
 }
 
 /* Code of the smallest class that holds a request, by (size + 15) / 16; and behind it, because malloc then knows where
-   that is, what a bin without an array has for its top entry (front/tcache.h): the address of a zero. */
+   that is, what a bin without an array has for its top entry (front/tcache.h): the address of a word that is no mark,
+   nor what stands for the mark before there is one, 0. */
 struct class_codes {
 	uint16_t of[(SC_MAX_SIZE >> SC_QUANTUM_SHIFT) + 1];
-	const uintptr_t *zero;
+	const uintptr_t *no_mark;
 };
 extern HAK_HIDDEN const struct class_codes hak_class_codes;
 

@@ -11,8 +11,8 @@
 #include "space/pagemap.h"
 #include "space/purge.h"
 
-uintptr_t hak_key = 1;
-uintptr_t hak_mark = 1;
+HAK_AT_START uintptr_t hak_key;
+HAK_AT_START uintptr_t hak_mark;
 
 /* Under `lock`: descriptors not in use, and all chunks ever made. */
 static struct {

@@ -5,7 +5,7 @@
 #include "os/lock.h"
 #include "os/os.h"
 
-HAK_EARLY_IN_BSS struct meta_first hak_meta_first;
+HAK_AT_START struct meta_first hak_meta_first;
 
 enum {
 	GROWTH = 256 * 1024, /* bytes mapped when the other stretches are used up */

@@ -29,8 +29,10 @@ static const struct settings *initial(void)
 	static struct settings settings;
 	static bool known;
 
-	if (!known)
+	if (!known) {
+		settings_init();
 		settings = hak_settings;
+	}
 	known = true;
 	return &settings;
 }

@@ -110,5 +110,6 @@ int main(void)
 		cmocka_unit_test(lines_were_read),
 	};
 
+	settings_init();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

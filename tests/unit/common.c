@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/settings.h"
+#include "os/alone.h"
 #include "os/os.h"
 #include "slab/slab.h"
 
@@ -15,6 +16,8 @@ enum { MAX_THREADS = 16 };
 
 int unit_setup(void **state)
 {
+	settings_init();
+	os_ask_libc();
 	os_init();
 	key_init(os_facts.random);
 	hak_settings.use_superslab = true;

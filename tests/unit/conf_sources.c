@@ -19,6 +19,7 @@ static struct settings fresh;
 
 static int make_folder(void **state)
 {
+	settings_init();
 	os_init();
 	fresh = hak_settings;
 	if (mkdtemp(folder) == NULL)

@@ -271,6 +271,7 @@ int main(void)
 		cmocka_unit_test(profile_each_line_is_understood),
 	};
 
+	settings_init();
 	fresh = hak_settings;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
