@@ -56,9 +56,9 @@ API void *hak_heap_zalloc(hak_heap_t *heap, size_t size) {
 }
 
 /* A large block of another heap would stay its. */
-static void *regrow(hak_heap_t *heap, void *ptr, size_t size) {
+static void *regrow(hak_heap_t *heap, void *ptr, size_t size, enum regrowth how) {
 	const struct large *l = large_of((uintptr_t)ptr);
-	return entry_regrow(ptr, size, l != NULL && l->heap == (struct locked_heap *)(void *)heap);
+	return entry_regrow(ptr, size, l != NULL && l->heap == (struct locked_heap *)(void *)heap ? how : MAY_NOT_MOVE);
 }
 
 API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
@@ -75,13 +75,13 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	bool grows = size > old && size <= PTRDIFF_MAX;
 	void *regrown = NULL, *p = NULL;
 	if (grows)
-		regrown = regrow(heap, ptr, size);
+		regrown = regrow(heap, ptr, size, MAY_MOVE);
 	else if (size > SC_MAX_SIZE && size < old)
-		regrown = entry_regrow(ptr, size, false); /* stays where it is, and whose it is */
+		regrown = entry_regrow(ptr, size, MAY_NOT_MOVE); /* stays where it is, and whose it is */
 	if (regrown == NULL && (size <= old / 2 || size > old)) {
 		p = hak_heap_malloc(heap, size);
 		if (p == NULL && grows)
-			regrown = regrow(heap, ptr, size); /* as entry_realloc does */
+			regrown = regrow(heap, ptr, size, MUST_MOVE); /* as entry_realloc does */
 	}
 	if (regrown != NULL) {
 		errno = saved;

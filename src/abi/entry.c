@@ -297,8 +297,8 @@ HAK_NOINLINE static void *realloc_copy(void *ptr, size_t old, size_t size, uintp
 		realloc_slowly(ptr, old, size, caller);
 }
 
-void *entry_regrow(void *ptr, size_t size, bool may_move) {
-	return block_resize(ptr, size, false) ? ptr : may_move ? block_move(ptr, size) : NULL;
+void *entry_regrow(void *ptr, size_t size, enum regrowth how) {
+	return block_resize(ptr, size, false) ? ptr : how != MAY_NOT_MOVE ? block_move(ptr, size, how == MUST_MOVE) : NULL;
 }
 
 HAK_COLD void *entry_not_regrown(void *ptr) {
@@ -325,7 +325,7 @@ HAK_COLD static void *realloc_other(void *ptr, size_t size, const void *caller) 
 		return NULL;
 	}
 	int saved = errno;
-	void *p = entry_regrow(ptr, size, true);
+	void *p = entry_regrow(ptr, size, MAY_MOVE);
 	if (p == NULL) {
 		p = realloc_copy(ptr, old, size, small_at(ptr).code, caller);
 		if (p != NULL) {
@@ -333,7 +333,7 @@ HAK_COLD static void *realloc_other(void *ptr, size_t size, const void *caller) 
 			return p;
 		}
 		/* What caches had, and gave back now, was not enough for a second block; for more of this one it may be. */
-		p = entry_regrow(ptr, size, true);
+		p = entry_regrow(ptr, size, MUST_MOVE);
 	}
 	if (p == NULL)
 		return entry_not_regrown(ptr);

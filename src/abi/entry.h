@@ -50,8 +50,10 @@ void *entry_stand_in(void *p, const void *ptr, size_t size);
 struct locked_heap;
 void entry_sample(struct locked_heap *of, void *ptr, size_t size, const void *caller);
 
-/* Gives a block another size where it is, or by moving its pages: its place, or NULL if neither can be. */
-void *entry_regrow(void *ptr, size_t size, bool may_move);
+/* Gives a block another size where it is, or by moving its pages: its place, or NULL if neither can be. MUST_MOVE:
+   though a copy might be cheaper. */
+enum regrowth { MAY_NOT_MOVE, MAY_MOVE, MUST_MOVE };
+void *entry_regrow(void *ptr, size_t size, enum regrowth how);
 
 /* Neither can be, in the end: what the block has taken up for that goes back. NULL. */
 void *entry_not_regrown(void *ptr);

@@ -62,8 +62,9 @@ HAK_INLINE bool size_fits_well(size_t old, size_t size) {
    do much better. */
 bool block_resize(void *ptr, size_t size, bool wasteful);
 
-/* Moves a large block to where it holds `size` bytes without copying it. NULL: not possible. */
-void *block_move(void *ptr, size_t size);
+/* Moves a large block to where it holds `size` bytes without copying it. NULL: not possible, or, unless it `must`, not
+   worth it. */
+void *block_move(void *ptr, size_t size, bool must);
 
 /* The usable size alloc_block gives a request, or 0 if it must fail. */
 size_t good_size(size_t size);

@@ -145,8 +145,8 @@ bool large_resize(struct large *l, size_t size, bool must);
 void large_stop_growing(struct large *l);
 
 /* Moves the block, by moving its pages, to where `size` bytes fit. False: not possible that way, or not worth it, as
-   large_resize, which comes before, found. */
-bool large_move(struct large *l, size_t size);
+   large_resize, which comes before, found; or, unless it `must`, a copy is cheaper. */
+bool large_move(struct large *l, size_t size, bool must);
 
 /* Descriptors are made LARGE_CHUNK at a time and stay; that of a live block says so in `state`. */
 enum { LARGE_CHUNK = 5 };

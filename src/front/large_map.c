@@ -158,7 +158,7 @@ bool large_map_in_front(struct large *l, size_t more) {
 	return true;
 }
 
-bool large_move(struct large *l, size_t size) {
+bool large_move(struct large *l, size_t size, bool must) {
 	size_t usable = large_good_size(size);
 	if (usable == 0 || l->span.ss != NULL || l->guard != 0 || l->is_fixed)
 		return false;
@@ -167,7 +167,7 @@ bool large_move(struct large *l, size_t size) {
 		return false;
 	size_t old = l->span.granules, granules = large_span_granules(usable);
 	/* Where there are many such blocks, what a copy leaves serves the next. Near a limit there may be no room for both. */
-	if (usable < COPIED_MOST && space_big() > OTHERS * granules && hak_settings.limit == 0)
+	if (!must && usable < COPIED_MOST && space_big() > OTHERS * granules && hak_settings.limit == 0)
 		return false;
 	/* An eighth more address space: a block that grows step by step moves only now and then. */
 	granules += granules / 8;

@@ -88,9 +88,9 @@ HAK_EVERYDAY bool block_resize(void *ptr, size_t size, bool wasteful) {
 	return done;
 }
 
-HAK_EVERYDAY void *block_move(void *ptr, size_t size) {
+HAK_EVERYDAY void *block_move(void *ptr, size_t size, bool must) {
 	struct large *l = large_of((uintptr_t)ptr);
-	if (l == NULL || size <= SC_MAX_SIZE || !large_move(l, size + secure_room()))
+	if (l == NULL || size <= SC_MAX_SIZE || !large_move(l, size + secure_room(), must))
 		return NULL;
 	if (secure_has_canaries())
 		secure_mark_large(l, size);

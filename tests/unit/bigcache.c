@@ -449,7 +449,7 @@ static void growth_into_new_memory_is_a_miss(void **state)
 	misses = hak_bigcache_stats.misses;
 	assert_true(large_resize(l, 3 * HAK_MIB, false)); /* there is room */
 	assert_int_equal(hak_bigcache_stats.misses, misses + 1);
-	assert_true(large_move(l, 5 * HAK_MIB));
+	assert_true(large_move(l, 5 * HAK_MIB, false));
 	assert_int_equal(hak_bigcache_stats.misses, misses + 2);
 	large_free(NULL, l);
 }

@@ -185,7 +185,7 @@ static uintptr_t leave_pieces(void)
 static struct large *take_copy(size_t size)
 {
 	assert_false(large_resize(last, size, false));
-	assert_false(large_move(last, size));
+	assert_false(large_move(last, size, false));
 	return take(size);
 }
 
@@ -215,7 +215,7 @@ static void big_block_takes_the_place_of_pieces(void **state)
 	assert_int_equal(hak_space.live, hak_space.large);
 	assert_true(large_resize(l, LARGE_L2_MIN, true)); /* to the SuperSlab's end */
 	assert_false(large_resize(l, LARGE_L2_MIN + 1, true));
-	assert_false(large_move(l, LARGE_L2_MIN + 1));
+	assert_false(large_move(l, LARGE_L2_MIN + 1, false));
 	assert_true(large_free(NULL, l));
 	assert_false(large_free(NULL, l));
 	assert_true(bigcache_is_empty());
@@ -342,8 +342,8 @@ static void sparse_block_beyond_memory_moves(void **state)
 	struct large *l = take(64 * HAK_MIB);
 
 	os_facts.memory = 16 * HAK_MIB;
-	assert_false(large_move(l, 200 * HAK_MIB));
-	assert_true(large_move(l, 100 * HAK_MIB));
+	assert_false(large_move(l, 200 * HAK_MIB, false));
+	assert_true(large_move(l, 100 * HAK_MIB, false));
 	assert_true(is_tagged(l));
 	os_facts.memory = memory;
 	large_free(NULL, l);
@@ -357,7 +357,7 @@ static void growth_begins_with_what_is_kept_behind(void **state)
 	memset(l->span.base, 9, l->usable);
 	assert_true(large_resize(l, 3 * HAK_MIB, true));
 	if (!large_resize(l, 10 * HAK_MIB, false))
-		assert_true(large_move(l, 10 * HAK_MIB));
+		assert_true(large_move(l, 10 * HAK_MIB, false));
 	assert_int_equal(hak_space.kept, 0);
 	assert_true(is_tagged(l));
 	assert_int_equal(hak_space.big, l->span.granules);
@@ -426,7 +426,7 @@ static void growth_is_copied_where_much_is_kept(void **state)
 	large_free(NULL, kept);
 	assert_int_equal(hak_space.kept, 64);
 	assert_false(large_resize(l, 4 * HAK_MIB, false));
-	assert_false(large_move(l, 4 * HAK_MIB));
+	assert_false(large_move(l, 4 * HAK_MIB, false));
 	assert_int_equal(l->span.granules, 32);
 	assert_true(large_resize(l, 5 * HAK_MIB / 2, false));
 	assert_true(large_resize(l, 4 * HAK_MIB, true));
@@ -569,8 +569,8 @@ static void move_big_takes_contents_along(void **state)
 	uintptr_t from = base_of(l);
 
 	memset(l->span.base, 5, l->usable);
-	assert_false(large_move(small, HAK_MIB));
-	assert_true(large_move(l, 40 * HAK_MIB));
+	assert_false(large_move(small, HAK_MIB, false));
+	assert_true(large_move(l, 40 * HAK_MIB, false));
 	assert_true(base_of(l) != from && l->usable >= 40 * HAK_MIB);
 	assert_true(is_tagged(l));
 	assert_true(bytes_are(l->span.base, 3 * HAK_MIB, 5));
@@ -622,7 +622,7 @@ static void fork_child_finds_no_block_that_is_half_moved(void **state)
 	forks_amid_moves = true;
 	for (int i = 0; i < 2; i++) {
 		refuses_moves = i == 0;
-		assert_int_equal(large_move(l, 40 * HAK_MIB), i == 1);
+		assert_int_equal(large_move(l, 40 * HAK_MIB, false), i == 1);
 		assert_int_equal(base_of(l) != from, i == 1);
 		assert_ptr_equal(large_of(base_of(l)), l);
 		assert_int_equal(check_heap(), 0);

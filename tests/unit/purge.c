@@ -360,6 +360,11 @@ static void grow(struct large *l, size_t most, bool (*how)(struct large *l, size
 	}
 }
 
+static bool move(struct large *l, size_t size)
+{
+	return large_move(l, size, false);
+}
+
 static bool resize(struct large *l, size_t size)
 {
 	return large_resize(l, size, true);
@@ -374,7 +379,7 @@ static void what_does_not_serve_a_block_that_grows_is_not_kept_beside_it(void **
 	breathe();
 	l = large_map(GRANULE, 1, GRANULE, 0);
 	assert_non_null(l);
-	grow(l, MOST, large_move);
+	grow(l, MOST, move);
 	assert_true(large_resize(l, GRANULE, true));
 	take(1, MANY);
 	give_back(1, MANY);
