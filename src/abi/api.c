@@ -54,11 +54,10 @@ API void *hak_rezalloc(void *ptr, size_t size) {
 	size_t old;
 	if (HAK_UNLIKELY(entry_find(OP_REALLOC, ptr, &old, ENTRY_CALLER) >= BLOCK_MISUSED))
 		return entry_stand_in(size != 0 ? entry_alloc(size, ALLOC_ALIGN, true, ENTRY_CALLER) : NULL, ptr, min_size(old, size));
-	char *p = entry_realloc(ptr, size);
+	void *p = entry_realloc(ptr, size);
 	if (p == NULL)
 		return NULL;
-	size_t from = min_size(old, size), usable = entry_usable_size(p);
-	memset(p + from, 0, usable - from);
+	block_clear(p, min_size(old, size), entry_usable_size(p));
 	return p;
 }
 

@@ -65,7 +65,7 @@ static void *alloc_large(struct heap *h, size_t size, size_t align, bool zero) {
 	if (!h->is_watched || l->span.zero)
 		heap_tick(h);
 	if ((zero || secure_is_on()) && !is_zero)
-		large_clear(l);
+		large_clear(l, 0, l->usable);
 	if (secure_has_canaries())
 		secure_mark_large(l, size);
 	return l->span.base;

@@ -66,6 +66,9 @@ bool block_resize(void *ptr, size_t size, bool wasteful);
    worth it. */
 void *block_move(void *ptr, size_t size, bool must);
 
+/* Makes bytes `from` to `to` of a block zero. */
+void block_clear(void *ptr, size_t from, size_t to);
+
 /* The usable size alloc_block gives a request, or 0 if it must fail. */
 size_t good_size(size_t size);
 

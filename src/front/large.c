@@ -243,11 +243,17 @@ HAK_EVERYDAY struct large *large_alloc(struct pocket *pocket, size_t size, size_
 	return l;
 }
 
-void large_clear(struct large *l) {
+void large_clear(struct large *l, size_t from, size_t to) {
 	enum { CLEARED_MOST = 16 << 20 }; /* bytes: up to here, new pages cost more than clearing those that are there */
-	if (l->usable > CLEARED_MOST && !purge_is_discreet() && os_purge(l->span.base, l->usable))
-		return;
-	memset(l->span.base, 0, min_size(l->touched, l->usable));
+	char *base = l->span.base;
+	size_t first = align_up(from, os_facts.page_size), end = align_down(to, os_facts.page_size);
+	if (to - from > CLEARED_MOST && !purge_is_discreet() && os_purge(base + first, end - first)) {
+		memset(base + end, 0, to - end);
+		to = first;
+	}
+	to = min_size(to, l->touched);
+	if (from < to)
+		memset(base + from, 0, to - from);
 }
 
 /* ---- free ---- */

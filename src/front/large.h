@@ -116,9 +116,9 @@ HAK_INLINE bool large_win(struct large *l) {
    heap's, or NULL. NULL: out of memory. */
 struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool *zerop);
 
-/* Makes the block read as zero, which it does not yet. A very long one drops its pages: clearing them would make every
-   page resident, also those the program never touches. */
-void large_clear(struct large *l);
+/* Makes bytes `from` to `to` of the block read as zero, which they may not yet. If they are very many, their pages are
+   dropped: clearing them would make every page resident, also those the program never touches. */
+void large_clear(struct large *l, size_t from, size_t to);
 
 /* Gives the memory and the descriptor of a freed block back, now or, if the system refuses, later. */
 void large_release(struct large *l);

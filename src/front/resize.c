@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What blocks hold, and resizing them; but for the shortest way to ask (small_usable_size). */
+#include <string.h>
+
 #include "base/bits.h"
 #include "front/alloc.h"
 #include "front/guard.h"
@@ -86,6 +88,14 @@ HAK_EVERYDAY bool block_resize(void *ptr, size_t size, bool wasteful) {
 	if (secure_has_canaries())
 		secure_mark_large(l, done ? size : l->size); /* its pad may be gone either way */
 	return done;
+}
+
+void block_clear(void *ptr, size_t from, size_t to) {
+	struct large *l = large_of((uintptr_t)ptr);
+	if (l != NULL)
+		large_clear(l, from, to);
+	else
+		memset((char *)ptr + from, 0, to - from);
 }
 
 HAK_EVERYDAY void *block_move(void *ptr, size_t size, bool must) {

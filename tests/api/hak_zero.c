@@ -92,6 +92,29 @@ static void rezalloc_random_walk_unwritten_bytes_zero(void **state)
 	}
 }
 
+/* What a block of a hundred megabytes grows by costs nothing until it is written to. */
+static void rezalloc_much_more_not_resident(void **state)
+{
+	unsigned char *block = hak_zalloc(MIB);
+
+	assert_non_null(block);
+	memset(block, 0x5a, MIB);
+	size_t before = resident_bytes();
+	block = hak_rezalloc(block, 100 * MIB + 1);
+	assert_non_null(block);
+	assert_true(resident_bytes() < before + 40 * MIB);
+	size_t usable = hak_usable_size(block);
+	assert_true(block[MIB - 1] == 0x5a && is_zero(block + MIB, MIB));
+	assert_true(is_zero(block + usable - MIB, MIB));
+	memset(block, 0x5a, usable);
+	block = hak_rezalloc(block, 80 * MIB + 1);
+	assert_non_null(block);
+	block = hak_rezalloc(block, 100 * MIB);
+	assert_non_null(block);
+	assert_true(block[80 * MIB] == 0x5a && is_zero(block + 80 * MIB + 1, hak_usable_size(block) - 80 * MIB - 1));
+	hak_free(block);
+}
+
 static void rezalloc_zero_size_frees(void **state)
 {
 	assert_null(hak_rezalloc(hak_zalloc(100), 0));
@@ -103,6 +126,7 @@ int main(void)
 		cmocka_unit_test(zalloc_dirty_reuse_zero_to_the_end),
 		cmocka_unit_test(rezalloc_any_pair_of_sizes_unwritten_bytes_zero),
 		cmocka_unit_test(rezalloc_random_walk_unwritten_bytes_zero),
+		cmocka_unit_test(rezalloc_much_more_not_resident),
 		cmocka_unit_test(rezalloc_zero_size_frees),
 	};
 

@@ -208,7 +208,7 @@ static void big_block_takes_the_place_of_pieces(void **state)
 	assert_int_equal(hak_space.large, SUPERSLAB_GRANULES);
 	assert_int_equal(os_mapped(), mapped);
 	large_free(NULL, last);
-	large_clear(l);
+	large_clear(l, 0, l->usable);
 	assert_true(bytes_are(l->span.base, most, 0));
 	assert_true(large_resize(l, LARGE_BIG_MIN, true)); /* the rest is free again */
 	assert_int_equal(hak_space.large, LARGE_BIG_MIN / GRANULE);
@@ -653,7 +653,7 @@ static void block_cleared_keeps_its_pages_unless_very_long(void **state)
 
 		memset(l->span.base, 7, sizes[i]);
 		l->touched = l->usable; /* as in one that was kept */
-		large_clear(l);
+		large_clear(l, 0, l->usable);
 		assert_true(is_resident(last_page) == (sizes[i] <= 16 * HAK_MIB));
 		assert_true(bytes_are(l->span.base, sizes[i], 0));
 		assert_true(large_free(NULL, l));
@@ -674,7 +674,7 @@ static void blocks_random_use_zero_never_lies(void **state)
 		if (l == NULL) {
 			*slot = l = large_alloc(NULL, size, 16, &zero);
 			if (!zero)
-				large_clear(l);
+				large_clear(l, 0, l->usable);
 			assert_true(bytes_are(l->span.base, l->usable, 0));
 			memset(l->span.base, i | 1, min_size(size, 3 * GRANULE));
 		} else if (next_random(&seed) % 4 != 0 || !large_resize(l, size, true)) {

@@ -341,7 +341,7 @@ static void freed_span_serves_next_request(void **state)
 	assert_ptr_equal(large_of(base), l);
 	assert_int_equal(hak_bigcache_stats.hits, hits);
 	assert_true(pocket_is_empty(&pocket));
-	large_clear(l);
+	large_clear(l, 0, l->usable);
 	assert_int_equal(((char *)l->span.base)[0], 0);
 	assert_int_equal(((char *)l->span.base)[l->usable - 1], 0);
 	large_free(NULL, l);
