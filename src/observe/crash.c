@@ -91,12 +91,12 @@ static bool describe_gone(struct line *l, uintptr_t addr) {
 	return block != 0;
 }
 
-static void describe_none(struct line *l, uintptr_t addr) {
+static void describe_none(struct line *l, uintptr_t addr, bool is_mapped) {
 	if (meta_has(addr))
 		line_str(l, "is in our description of memory");
 	else if (addr < os_facts.page_size)
 		line_str(l, "is a null pointer, or one with a small offset");
-	else if (!describe_gone(l, addr))
+	else if (is_mapped || !describe_gone(l, addr))
 		line_str(l, "is not in memory of the allocator");
 }
 
@@ -113,10 +113,11 @@ static void describe_free(struct line *l, struct pagemap_entry e, uintptr_t addr
 	line_block(l, addr, block, size, "freed");
 }
 
-void crash_describe(struct line *l, uintptr_t addr) {
+/* As in "is 8 bytes into a live 48-byte block at 0x...". `is_mapped`: what was unmapped is somebody else's by now. */
+static void describe(struct line *l, uintptr_t addr, bool is_mapped) {
 	struct pagemap_entry e = pagemap_find(addr);
-	if (e.tag == TAG_NONE)
-		describe_none(l, addr);
+	if (e.tag == TAG_NONE || (e.tag == TAG_LARGE_GONE && is_mapped))
+		describe_none(l, addr, is_mapped);
 	else if (tag_is_slab(e.tag))
 		describe_slab(l, e.desc, addr);
 	else if (e.tag == TAG_NURSERY)
@@ -145,7 +146,7 @@ static void say_address(const siginfo_t *info) {
 	line_str(&l, name_of(info->si_signo));
 	if (has_address(info)) {
 		line_add(&l, ": %p ", info->si_addr);
-		crash_describe(&l, (uintptr_t)info->si_addr);
+		describe(&l, (uintptr_t)info->si_addr, info->si_signo == SIGBUS || info->si_code != SEGV_MAPERR);
 	} else {
 		line_str(&l, info->si_code > 0 ? ": an address that is no address" : ": sent, not by an access to memory");
 	}
@@ -189,11 +190,17 @@ static const struct sigaction *previous_of(int number) {
 	return NULL;
 }
 
+/* Told some time after the access, which has been done. */
+static bool is_late(const siginfo_t *info) {
+	enum { MEMORY_FAILED = 5, TAG_DIFFERED = 8 }; /* BUS_MCEERR_AO, and SEGV_MTEAERR, which not every libc has */
+	return info->si_code == (info->si_signo == SIGBUS ? MEMORY_FAILED : TAG_DIFFERED);
+}
+
 /* Puts what was there before back and has the signal come again: at once where the faulting instruction is
    run again, else when the handler returns. */
 static void pass_on(int number, siginfo_t *info) {
 	sigaction(number, previous_of(number), NULL);
-	if (info->si_code <= 0 || number == SIGABRT)
+	if (info->si_code <= 0 || number == SIGABRT || is_late(info))
 		os_raise(number);
 }
 

@@ -10,12 +10,9 @@
 #ifndef HAK_OBSERVE_CRASH_H
 #define HAK_OBSERVE_CRASH_H
 
-#include "base/report.h"
+#include "base/compiler.h"
 
 /* Installs the handler if the settings say so. */
 void crash_init(void);
-
-/* Says what lies at an address, as in "is 8 bytes into a live 48-byte block at 0x...". */
-void crash_describe(struct line *l, uintptr_t addr);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { NEAR_END = 4900 };
@@ -86,6 +87,17 @@ static void overflow_stack(void)
 	fill_stack(0);
 }
 
+/* As the system does when memory fails that nobody is about to use. */
+static void tell_late(void)
+{
+	siginfo_t info = {.si_signo = SIGBUS, .si_code = BUS_MCEERR_AO};
+
+	info.si_addr = mmap(NULL, page_size(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	printf("%p\n", info.si_addr);
+	fflush(stdout);
+	syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), SIGBUS, &info);
+}
+
 enum { TOGETHER = 4 };
 
 static void *crash_when_all_are_here(void *address)
@@ -148,6 +160,14 @@ int main(int argc, char **argv)
 		printf("%p 8 %p\n", (void *)(p + 8), (void *)p);
 		free(p);
 		crash_at(p + 8);
+	} else if (strcmp(what, "reused") == 0) {
+		/* Now something else's. */
+		p = malloc(64 << 20);
+		puts("");
+		free(p);
+		p = mmap(p, page_size(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		printf("%p\n", (void *)p);
+		crash_at(p);
 	} else if (strcmp(what, "not_ours") == 0) {
 		p = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		printf("%p\n", (void *)p);
@@ -160,6 +180,8 @@ int main(int argc, char **argv)
 		abort();
 	else if (strcmp(what, "sent") == 0)
 		kill(getpid(), SIGBUS);
+	else if (strcmp(what, "late") == 0)
+		tell_late();
 	else if (strcmp(what, "stack") == 0)
 		overflow_stack();
 	else if (strcmp(what, "together") == 0)
