@@ -33,6 +33,18 @@ struct extent {
 
 static HAK_TLS char above_threads_stack; /* libc puts a thread's TLS on top of its stack */
 
+/* What a frame keeps is signed where the code is built so (-mbranch-protection of 64-bit Arm); what a caller is known by
+   is not. An instruction that older processors pass over. */
+static uintptr_t unsigned_address(uintptr_t back) {
+#if defined(__aarch64__)
+	register uintptr_t link __asm__("x30") = back;
+	__asm__("hint #7" : "+r"(link)); /* xpaclri */
+	return link;
+#else
+	return back;
+#endif
+}
+
 /* No frame of the stack that `sp` is in lies beyond, as far as known. */
 static uintptr_t stack_bound(uintptr_t sp) {
 	uintptr_t tls = (uintptr_t)&above_threads_stack;
@@ -74,14 +86,15 @@ HAK_NOINLINE unsigned trace_walk(uintptr_t *pc, unsigned most, const void *calle
 		if (!leads_up((uintptr_t)f, f->up, &known, bound))
 			break;
 		f = (const struct frame *)f->up;
-		if (f->back < CODE_LEAST)
+		uintptr_t back = unsigned_address(f->back);
+		if (back < CODE_LEAST)
 			break;
-		if (!met && f->back == (uintptr_t)caller) {
+		if (!met && back == (uintptr_t)caller) {
 			met = true;
 			n = 0;
 		}
 		if (n < most)
-			pc[n++] = f->back;
+			pc[n++] = back;
 	}
 	return n;
 }
