@@ -105,7 +105,7 @@ API int hak_profile_start(size_t mean) {
 }
 
 API void hak_profile_stop(void) {
-	fork_repair_if_due();
+	begin();
 	sample_stop();
 }
 

@@ -26,7 +26,7 @@ __attribute__((used, visibility("hidden"))) dlopen_fn *hak_find_dlopen(void) {
 }
 
 #if defined(__x86_64__)
-__asm__(".text\n"
+__asm__(".pushsection .text\n"
         ".globl dlopen\n"
         ".type dlopen, @function\n"
         "dlopen:\n"
@@ -50,9 +50,10 @@ __asm__(".text\n"
         "and $~8, %esi\n"
         "jmp *%rax\n"
         ".cfi_endproc\n"
-        ".size dlopen, .-dlopen\n");
+        ".size dlopen, .-dlopen\n"
+        ".popsection\n");
 #elif defined(__aarch64__)
-__asm__(".text\n"
+__asm__(".pushsection .text\n"
         ".globl dlopen\n"
         ".type dlopen, %function\n"
         "dlopen:\n"
@@ -71,7 +72,8 @@ __asm__(".text\n"
         "and w1, w1, #0xfffffff7\n"
         "br x16\n"
         ".cfi_endproc\n"
-        ".size dlopen, .-dlopen\n");
+        ".size dlopen, .-dlopen\n"
+        ".popsection\n");
 #else
 HAK_EXPORT void *dlopen(const char *file, int mode) {
 	return hak_find_dlopen()(file, mode & ~RTLD_DEEPBIND);

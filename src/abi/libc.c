@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "abi/lifecycle.h"
 #include "abi/next.h"
 #include "base/settings.h"
 #include "os/os.h"
@@ -102,6 +103,7 @@ size_t libc_usable_size(const void *ptr) {
 }
 
 HAK_COLD void *libc_instead(enum libc_name name) {
+	lifecycle_init(); /* it may be the first call */
 	return hak_settings.disable && have_libc() ? libc.other[name] : NULL;
 }
 
@@ -125,6 +127,7 @@ static bool has_neighbour(const struct chunk *c, size_t size) {
 }
 
 bool libc_may_own(const void *ptr) {
+	lifecycle_init(); /* likewise */
 	/* Told to share the heap with libc, we do not judge: libc checks its own blocks. */
 	if (hak_settings.disable || !hak_settings.wrap_tiny)
 		return true;
