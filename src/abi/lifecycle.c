@@ -97,7 +97,7 @@ HAK_EVERYDAY void lifecycle_init(void) {
 /* Linked with -z initfirst: runs before any other library's constructor, even libc's own, so libc does
    not know the environment yet; the loader hands it to constructors. Our fork handlers are thereby
    the first, too, unless the loader is older than the flag. */
-HAK_EVERYDAY __attribute__((constructor(101))) static void constructor(int argc, char **argv, char **env) {
+HAK_EVERYDAY __attribute__((constructor(INIT_FIRST))) static void constructor(int argc, char **argv, char **env) {
 	int saved = errno;
 	lifecycle_init();
 	load_settings(env);
@@ -111,7 +111,7 @@ HAK_EVERYDAY __attribute__((constructor(101))) static void constructor(int argc,
 }
 
 /* Linked with -z initfirst, it also runs after the destructors of the other libraries. */
-HAK_EVERYDAY __attribute__((destructor(101))) static void destructor(void) {
+HAK_EVERYDAY __attribute__((destructor(INIT_FIRST))) static void destructor(void) {
 	background_stop();
 	if (hak_settings.stats != STATS_OFF || hak_settings.sample != 0)
 		fork_repair_if_due();

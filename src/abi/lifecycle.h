@@ -27,6 +27,9 @@ void lifecycle_thread_exit(void);
 /* Makes sure the process is set up. lifecycle_heap does it by itself. */
 void lifecycle_init(void);
 
+/* The priority of constructors and destructors: before all that a program can ask for, and after. */
+enum { INIT_FIRST = 100 };
+
 /* The calling thread, which has a heap, leaves it as it is, and attaches anew at its next slow path. */
 void lifecycle_forsake_heap(void);
 

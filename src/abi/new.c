@@ -16,6 +16,7 @@
 
 #include "abi/catch.h"
 #include "abi/entry.h"
+#include "abi/lifecycle.h"
 #include "base/report.h"
 
 #if SIZE_MAX == UINT64_MAX
@@ -139,7 +140,8 @@ HAK_INLINE void *new_nothrow(size_t size, unsigned kind) {
 		return fn; \
 	}
 
-/* Which of them the program has of its own, as bits. Constant from our constructor on, before which no C++ runs. */
+/* Which of them the program has of its own, as bits. Constant from our constructor on, before which no C++ runs, unless
+   in .preinit_array. */
 enum { NEW = 1, NEW_ARRAY = 2, DELETE = 4, DELETE_ARRAY = 8, ALIGNED = 4 /* bits further */ };
 static unsigned replaced;
 #define IS_REPLACED(bits) HAK_UNLIKELY((replaced & (bits)) != 0)
@@ -306,7 +308,7 @@ HAK_COLD static void note_another(unsigned bit, void *seen) {
 	} while (0)
 
 /* Here, since later the loader's lock may be held by a thread that waits for the one that asks. */
-HAK_EVERYDAY_SMALL __attribute__((constructor(102))) static void note_replaced(void) {
+HAK_EVERYDAY_SMALL __attribute__((constructor(INIT_FIRST))) static void note_replaced(void) {
 	NOTE(NEW, op_new);
 	NOTE(NEW_ARRAY, op_new_array);
 	NOTE(DELETE, op_delete);

@@ -13,6 +13,24 @@ namespace {
 
 int made, freed;
 
+/* Constructed before all objects but the implementation's. */
+struct early {
+	int made_for_it;
+	early()
+	{
+		int before = made;
+		char *volatile array = new char[100]; /* or a compiler may leave both out */
+		delete[] array;
+		made_for_it = made - before;
+	}
+};
+__attribute__((init_priority(101))) early first;
+
+bool forms_go_by_ours_from_the_first()
+{
+	return first.made_for_it == 1;
+}
+
 bool forms_go_by_ours()
 {
 	char *array = new char[100], *quiet = new (std::nothrow) char;
@@ -49,8 +67,9 @@ void operator delete(void *block) noexcept
 
 int main()
 {
-	std::printf("1..2\n");
+	std::printf("1..3\n");
 	made = freed = 0;
 	std::printf("%sok 1 - forms_go_by_ours\n", forms_go_by_ours() ? "" : "not ");
 	std::printf("%sok 2 - aligned_form_is_the_librarys\n", aligned_form_is_the_librarys() ? "" : "not ");
+	std::printf("%sok 3 - forms_go_by_ours_from_the_first\n", forms_go_by_ours_from_the_first() ? "" : "not ");
 }
