@@ -13,7 +13,7 @@ struct text {
 };
 
 static inline struct text text_of(const char *s) {
-	return (struct text){ s, strlen(s) };
+	return (struct text){ s, text_length(s) };
 }
 
 static inline char text_lower(char c) {

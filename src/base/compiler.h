@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of the two the loader need look up but one. */
+void *memcpy(void *, const void *, size_t) __asm__("memmove");
+
 #define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 /* Stays with its file: the linker puts what is called unlikely before everything else, where the everyday lies. */

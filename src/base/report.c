@@ -106,7 +106,7 @@ bool report_path(char *path, size_t size, const char *pattern) {
 	for (; *pattern != '\0'; pattern++) {
 		char c = pattern[0] == '%' ? pattern[1] : '\0';
 		const char *add = c == 'p' ? number.text : c == 'e' ? report_program() : pattern;
-		size_t len = c == 'p' ? number.len : c == 'e' ? strlen(add) : 1;
+		size_t len = c == 'p' ? number.len : c == 'e' ? text_length(add) : 1;
 		if (len >= size)
 			return false;
 		memcpy(path, add, len);
@@ -120,7 +120,7 @@ bool report_path(char *path, size_t size, const char *pattern) {
 
 void line_process(struct line *l) {
 	const char *name = report_program();
-	line_text(l, name, strlen(name)); /* what would look like a line of its own, or steer a terminal, does not come through */
+	line_text(l, name, text_length(name)); /* what would look like a line of its own, or steer a terminal, does not come through */
 	line_char(l, '[');
 	line_dec(l, process_id());
 	line_char(l, ']');

@@ -21,12 +21,14 @@ static inline bool is_same_text(const char *a, const char *b) {
 	return *a == *b;
 }
 
+size_t text_length(const char *text);
+
 /* Where the first is in [at, end); `end`: there is none. */
 const char *find_byte(const char *at, const char *end, char byte);
 
 /* Copies it with its NUL. Where that lies now. */
 static inline char *append_text(char *to, const char *text) {
-	size_t length = strlen(text);
+	size_t length = text_length(text);
 	return (char *)memcpy(to, text, length + 1) + length;
 }
 

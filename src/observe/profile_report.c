@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "base/report.h"
 #include "base/settings.h"
+#include "base/text.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
 
@@ -22,7 +23,7 @@ static void line_frame(struct line *l, uintptr_t frame, const void **modulep) {
 	}
 	const char *file = info.dli_fname != NULL ? info.dli_fname : "?";
 	/* Names of C++ are so long that the callers would be cut off. */
-	bool named = info.dli_sname != NULL && strlen(info.dli_sname) <= NAME_SHOWN;
+	bool named = info.dli_sname != NULL && text_length(info.dli_sname) <= NAME_SHOWN;
 	if (named || info.dli_fbase != *modulep)
 		line_str(l, named ? info.dli_sname : report_file_name(file));
 	*modulep = named ? NULL : info.dli_fbase;

@@ -681,7 +681,7 @@ enum reading_result reading_stats(const struct reading *r, struct hak_stats *st)
 
 /* Word number `n` of a row of words. */
 static bool nth_word(const char *words, uint64_t n, char *to, size_t size) {
-	const char *end = words + strlen(words), *space = find_byte(words, end, ' ');
+	const char *end = words + text_length(words), *space = find_byte(words, end, ' ');
 	for (; n > 0; n--) {
 		if (space == end)
 			return false;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/text.h"
+
 enum kind { GAUGE, COUNTER, GROUP };
 enum unit { BYTES, NUMBER };
 
@@ -47,7 +49,7 @@ static const char *name_of(const struct stat_row *row) {
 
 static const char *help_of(const struct stat_row *row) {
 	const char *name = name_of(row);
-	return name + strlen(name) + 1;
+	return name + text_length(name) + 1;
 }
 
 static uint64_t value_of(const struct hak_stats *st, const struct stat_row *row) {
@@ -90,7 +92,7 @@ static struct digits decimal(uint64_t value) {
 	do
 		*--at = (char)('0' + value % 10);
 	while ((value /= 10) != 0);
-	memmove(d.text, at, strlen(at) + 1);
+	memmove(d.text, at, text_length(at) + 1);
 	return d;
 }
 
@@ -105,7 +107,7 @@ static struct digits readable(uint64_t bytes) {
 		unit++;
 	}
 	struct digits d = decimal(bytes);
-	char *end = d.text + strlen(d.text);
+	char *end = d.text + text_length(d.text);
 	if (unit != 0) {
 		*end++ = '.';
 		*end++ = (char)('0' + tenths);
@@ -125,7 +127,7 @@ static void pad(struct out *o, size_t from, size_t to) {
 }
 
 static void put_right(struct out *o, const char *s, size_t width) {
-	pad(o, strlen(s), width);
+	pad(o, text_length(s), width);
 	put_str(o, s);
 }
 
@@ -145,7 +147,7 @@ static void text_row(struct out *o, const struct hak_stats *st, const struct sta
 		return;
 	put_str(o, "  ");
 	put_str(o, name_of(row));
-	pad(o, strlen(name_of(row)), 20);
+	pad(o, text_length(name_of(row)), 20);
 	put_right(o, (row->unit == BYTES ? readable(value) : decimal(value)).text, 12);
 	put_str(o, "   ");
 	put_str(o, help_of(row));

@@ -38,7 +38,7 @@ static size_t limit_in(const char *path) {
 static size_t least_upwards(const char *root, const char *below, const char *path, size_t len,
                             const char *file) {
 	char name[ROOT_MOST + FILE_MOST + PATH_MOST + FILE_MOST];
-	size_t least = NONE, start = strlen(root) + strlen(below);
+	size_t least = NONE, start = text_length(root) + text_length(below);
 	append_text(append_text(name, root), below);
 	for (;;) {
 		if (len < PATH_MOST) {
@@ -80,7 +80,7 @@ static size_t limit_of_line(const char *root, const char *line, const char *end)
 size_t os_cgroup_limit(const char *membership, const char *root) {
 	char text[LINES_MOST];
 	size_t len = read_text(membership, text, sizeof text), least = NONE;
-	if (strlen(root) > ROOT_MOST)
+	if (text_length(root) > ROOT_MOST)
 		return 0;
 	for (const char *at = text, *end; at < text + len; at = end + 1) {
 		end = find_byte(at, text + len, '\n');

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/text.h"
 #include "os/os.h"
 
 /* A static program need not have it. */
@@ -115,7 +116,7 @@ void trace_write(const struct trace *s) {
 		line_ptr(&l, pc);
 		if (dladdr != NULL && dladdr(pc, &info) != 0 && info.dli_fname != NULL) {
 			line_str(&l, " ");
-			line_text(&l, info.dli_fname, strlen(info.dli_fname));
+			line_text(&l, info.dli_fname, text_length(info.dli_fname));
 			line_str(&l, "+");
 			line_ptr(&l, (const void *)(s->pc[i] - (uintptr_t)info.dli_fbase));
 		}
