@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+
+#include "../memcheck.h"
 
 static void heap_malloc_any_size_aligned_and_disjoint(void **state)
 {
@@ -234,6 +237,36 @@ static void trim_gives_freed_blocks_of_heaps_back(void **state)
 	hak_heap_destroy(heap);
 }
 
+/* Near a limit: what the thread's own heap keeps ready for its next blocks is of use to another heap. */
+static void no_memory_for_a_heap_is_none_for_the_thread(void **state)
+{
+	enum { BLOCKS = 12, SIZE = 1000000 };
+	hak_heap_t *heap = new_heap();
+	void *block[BLOCKS];
+	struct rlimit all, limit;
+	int made = 0;
+
+	if (on_memcheck())
+		skip();
+	for (int i = 0; i < BLOCKS; i++) {
+		block[i] = malloc(SIZE);
+		assert_non_null(block[i]);
+	}
+	for (int i = 0; i < BLOCKS; i++)
+		free(block[i]);
+	assert_int_equal(getrlimit(RLIMIT_AS, &all), 0);
+	limit = all;
+	limit.rlim_cur = mapped_bytes();
+	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+	while (made < 100 * BLOCKS && hak_heap_malloc(heap, SIZE))
+		made++;
+	void *more = malloc(SIZE);
+	assert_int_equal(setrlimit(RLIMIT_AS, &all), 0);
+	assert_in_range(made, 1, 100 * BLOCKS - 1);
+	assert_null(more);
+	hak_heap_destroy(heap);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +281,7 @@ int main(void)
 		cmocka_unit_test(heap_realloc_grows_in_place),
 		cmocka_unit_test(heap_realloc_shrinks_in_place),
 		cmocka_unit_test(trim_gives_freed_blocks_of_heaps_back),
+		cmocka_unit_test(no_memory_for_a_heap_is_none_for_the_thread),
 	};
 
 	return RUN_TESTS(tests);
