@@ -202,10 +202,13 @@ static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
 	/* Those of a thread without a heap are seen only when their slab's owner takes them up. */
 	if (h != NULL)
 		COUNT(h->count.remote_free);
-	if (h != NULL && !h->locked && !block_is_locked_heaps(s))
+	if (h != NULL && !h->locked && !block_is_locked_heaps(s)) {
 		outbox_add(&h->outbox, s, block);
-	else
-		post_one(s, block);
+		return;
+	}
+	if (h != NULL)
+		COUNT(h->outbox.posts);
+	post_one(s, block);
 }
 
 static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
