@@ -8,6 +8,7 @@
 #include "abi/lifecycle.h"
 #include "base/bits.h"
 #include "base/settings.h"
+#include "front/background.h"
 #include "hakmem.h"
 #include "observe/check.h"
 #include "observe/profile.h"
@@ -75,12 +76,18 @@ API size_t hak_stats_json(char *buffer, size_t size) {
 
 API int hak_heap_visit(int (*visit)(const struct hak_area *area, void *arg), void *arg) {
 	begin();
-	return visit_heap(visit, arg);
+	background_hold();
+	int result = visit_heap(visit, arg);
+	background_release();
+	return result;
 }
 
 API int hak_check(void) {
 	begin();
-	return check_heap();
+	background_hold();
+	int result = check_heap();
+	background_release();
+	return result;
 }
 
 API int hak_conf_check(const char *path,

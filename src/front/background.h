@@ -31,7 +31,8 @@ void background_stop(void);
 /* Is there such a thread? */
 bool background_has_thread(void);
 
-/* Around fork, by the forking thread. background_hold: is there no such thread, or does it hold still? */
+/* Around fork, and where all is looked at that others must not change, by the thread that does it; one amid the other.
+   background_hold: is there no such thread, or does it hold still? */
 bool background_hold(void);
 void background_release(void);
 void background_after_fork(void);
