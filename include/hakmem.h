@@ -191,8 +191,8 @@ void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) HAK_NOEXCEPT;
 HAK_ATTR((__malloc__, __alloc_align__(2), __alloc_size__(3), __nonnull__(1), __warn_unused_result__))
 void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size) HAK_NOEXCEPT;
 
-/* Frees every block of `heap`, then the heap. No other thread may be using the heap or freeing its
-   blocks meanwhile. NULL does nothing. */
+/* Frees every block of `heap`, then the heap, which must not be used again: the next one may have its address.
+   No other thread may be using the heap or freeing its blocks meanwhile. NULL does nothing. */
 void hak_heap_destroy(hak_heap_t *heap) HAK_NOEXCEPT;
 
 /* ---- Seeing inside ---- */
