@@ -149,7 +149,7 @@ HAK_EVERYDAY void bin_check_end(const struct slab *s, uintptr_t link) {
 /* Takes up to `n` blocks off the list into the array from `to` on. Their number. */
 HAK_NOINLINE HAK_EVERYDAY static unsigned take_list(const struct slab *s, uintptr_t *linkp, unsigned n, void **to) {
 	const struct slab_blocks blocks = slab_blocks(s);
-	const uintptr_t key = hak_key, mark = hak_mark;
+	const uintptr_t key = hak_secret.key, mark = hak_secret.mark;
 	uintptr_t block = *linkp ^ key;
 	unsigned i = 0;
 	for (; i < n && slab_blocks_have(&blocks, block); i++) {
@@ -207,7 +207,7 @@ HAK_EVERYDAY void *bin_fill_run(struct heap *h, unsigned sc, uintptr_t first, si
 	for (unsigned i = 0; i < n - 1; i++) {
 		block += size;
 		to[i] = (void *)block;
-		block_set_link(block, hak_mark);
+		block_set_link(block, hak_secret.mark);
 	}
 	open_at(h, sc, to);
 	return (void *)first;

@@ -21,7 +21,7 @@
 
 /* What a hidden block begins with: a mark in which bytes amid the word are different, as by no slip of a program. */
 HAK_INLINE uintptr_t bin_hidden_mark(void) {
-	return hak_mark ^ 0x5a5a5a5a00;
+	return hak_secret.mark ^ 0x5a5a5a5a00;
 }
 
 /* Is a block in a bin as we left it? */

@@ -240,7 +240,7 @@ HAK_NOINLINE static void slab_gained_blocks(struct heap *h, struct slab *s) {
 /* What was freed in a row often lies in one slab: from `first` on such a run, without hidden blocks, goes as a whole.
    The entry behind it. */
 static void **push_run(struct heap *h, struct slab *s, uintptr_t first, void **at, void **end) {
-	const uintptr_t mark = hak_mark;
+	const uintptr_t mark = hak_secret.mark;
 	void **begin = at;
 	uintptr_t last = first;
 	for (; at < end; at++) {
@@ -260,7 +260,7 @@ static void **push_run(struct heap *h, struct slab *s, uintptr_t first, void **a
 /* Likewise in a mosaic, as far as blocks, all of which are of class `sc`, lie side by side. */
 static void **put_run(struct heap *h, struct slab *s, unsigned sc, uintptr_t first, void **at, void **end) {
 	const struct mosaic *m = slab_mosaic(s);
-	const uintptr_t mark = hak_mark;
+	const uintptr_t mark = hak_secret.mark;
 	unsigned n = 1;
 	uintptr_t size = hak_size_classes[sc].size, last = first;
 	for (; at < end; at++, n++) {

@@ -75,7 +75,7 @@ HAK_INLINE struct tcache *tcache_of_bins(struct bin *bins) {
 
 /* Is the block of a bin as free left it? */
 HAK_INLINE bool block_is_marked(const void *block) {
-	return *(const uintptr_t *)block == hak_mark;
+	return *(const uintptr_t *)block == hak_secret.mark;
 }
 
 HAK_INLINE struct bin *bin_of_code(const struct bin *bins, uintptr_t code) {
@@ -115,7 +115,7 @@ HAK_INLINE bool bin_push_as(struct bin *b, void *block, bool is_marked) {
 	if (HAK_UNLIKELY((uint32_t)top == b->floor))
 		return false;
 	if (!is_marked)
-		block_set_link((uintptr_t)block, hak_mark);
+		block_set_link((uintptr_t)block, hak_secret.mark);
 	atomic_signal_fence(memory_order_release); /* as in bin_pop */
 	((void **)((uintptr_t)&hak_class_codes.no_mark + top))[-1] = block;
 	atomic_signal_fence(memory_order_release); /* and what `top` leads to must be a block */

@@ -54,7 +54,7 @@ HAK_INLINE bool message_fills(const struct message *m, uint32_t size) {
 
 /* Puts a block of class `sc`, which has that size, in an OPEN message. Its sender. */
 HAK_INLINE void message_add(struct message *m, uintptr_t block, unsigned sc, uint32_t size) {
-	block_set_link(block, hak_mark);
+	block_set_link(block, hak_secret.mark);
 	m->block[m->count] = block | (uint64_t)sc << MESSAGE_CLASS_SHIFT;
 	m->bytes += size;
 	m->count++;

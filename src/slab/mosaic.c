@@ -202,7 +202,7 @@ static unsigned cut_hole(struct slab *s, unsigned sc, unsigned *atp, unsigned en
 	forget_freed(m, *atp, n * units);
 	for (unsigned i = 0; i < n; i++, *atp += units) {
 		set_begin(m, *atp, sc);
-		block_set_link(addr_of(s, *atp), hak_mark);
+		block_set_link(addr_of(s, *atp), hak_secret.mark);
 		*--to = (void *)addr_of(s, *atp);
 	}
 	return n;

@@ -11,8 +11,7 @@
 #include "space/pagemap.h"
 #include "space/purge.h"
 
-HAK_AT_START uintptr_t hak_key;
-HAK_AT_START uintptr_t hak_mark;
+HAK_AT_START struct secrets hak_secret;
 
 /* Under `lock`: descriptors not in use, and all chunks ever made. */
 static struct {
@@ -36,9 +35,9 @@ struct lock *slab_lock(void) {
    byte repeated. That one is odd, because a mark begins with it: a string's end that is written too far is seen. */
 HAK_EVERYDAY void key_init(const uint64_t random[2]) {
 	uint64_t k = random[0] ^ (random[1] << 7 | random[1] >> 57);
-	hak_key = (uintptr_t)((k & 0x1f7fffffffffffff) | 0x8001000000000001);
+	hak_secret.key = (uintptr_t)((k & 0x1f7fffffffffffff) | 0x8001000000000001);
 	uint64_t mark = (random[0] ^ random[1] >> 32) * 0x9e3779b97f4a7c15;
-	hak_mark = (hak_key & 0xffff000000000000) | (mark >> 16 & 0xffffffff0000) | hak_key >> 48;
+	hak_secret.mark = (hak_secret.key & 0xffff000000000000) | (mark >> 16 & 0xffffffff0000) | hak_secret.key >> 48;
 }
 
 HAK_EVERYDAY static struct slab *take_descriptor_locked(void) {

@@ -73,16 +73,23 @@ struct slab {
 static_assert(GRANULE >> SC_QUANTUM_SHIFT < 1 << 13, "left_remote counts all blocks of a slab");
 static_assert(sizeof(struct slab) == 128, "two cache lines: the owner's and the others'");
 
-/* The per-process secret. */
-extern HAK_HIDDEN uintptr_t hak_key;
+/* The per-process secrets. */
+struct secrets {
+	uintptr_t key; /* of links */
+	/* What a block in a bin begins with (front/tcache.h). It ends as links do, and is none; no number that is known,
+	   because whoever reads a freed block must not learn the key. Its lowest bits are its topmost ones once more: free,
+	   which compares with these and writes all of it, loads it but once. */
+	uintptr_t mark;
+} HAK_BETWEEN_BLOCKS;
+extern HAK_HIDDEN struct secrets hak_secret;
 void key_init(const uint64_t random[2]);
 
 /* A decoded link is a block, or an end. */
 HAK_INLINE uintptr_t link_encode(uintptr_t addr) {
-	return addr ^ hak_key;
+	return addr ^ hak_secret.key;
 }
 HAK_INLINE uintptr_t link_decode(uintptr_t link) {
-	return link ^ hak_key;
+	return link ^ hak_secret.key;
 }
 
 /* Does it have bits that no block's address has, which is a multiple of 16, and a user's? */
@@ -120,14 +127,9 @@ HAK_INLINE uint16_t top_of_word(uintptr_t word) {
 	return *(const top *)(word + TOP);
 }
 
-/* What a block in a bin begins with (front/tcache.h). It ends as links do, and is none; no number that is known,
-   because whoever reads a freed block must not learn the key. Its lowest bits are its topmost ones once more: free,
-   which compares with these and writes all of it, loads it but once. */
-extern HAK_HIDDEN uintptr_t hak_mark;
-
 /* Suspicious: may be free, since its first word ends as links and marks do. */
 HAK_INLINE bool block_looks_free(uintptr_t block) {
-	return top_of_word(block) == (uint16_t)hak_mark;
+	return top_of_word(block) == (uint16_t)hak_secret.mark;
 }
 
 HAK_INLINE void block_set_link(uintptr_t block, uintptr_t link) {

@@ -7,33 +7,27 @@
 
 HAK_LAST_IN_BSS struct pagemap_root hak_far;
 HAK_LAST_IN_BSS struct pagemap_leaf hak_near;
-uintptr_t hak_near_base;
+struct pagemap_window hak_near_window;
 
 #define LEAF_BYTES (LEAF_GRANULES * GRANULE)
 /* Address space is handed out from the top down, but holes above the first mapping fill up later. */
 #define NEAR_ABOVE (LEAF_BYTES / 8)
 
-/* `lock` guards placing the window and making leaves; neither is ever undone. */
-static struct {
-	struct lock lock;
-	bool placed;
-} state;
-
 struct lock *pagemap_lock(void) {
-	return &state.lock;
+	return &hak_near_window.lock;
 }
 
 static void place_window_locked(uintptr_t addr) {
-	if (state.placed)
+	if (hak_near_window.placed)
 		return;
-	state.placed = true;
+	hak_near_window.placed = true;
 	uintptr_t end = align_up(addr, GRANULE) + NEAR_ABOVE;
 	/* Relaxed: as in pagemap_near_index. */
-	__atomic_store_n(&hak_near_base, end < LEAF_BYTES ? 0 : end - LEAF_BYTES, __ATOMIC_RELAXED);
+	__atomic_store_n(&hak_near_window.base, end < LEAF_BYTES ? 0 : end - LEAF_BYTES, __ATOMIC_RELAXED);
 }
 
 uintptr_t pagemap_apart(void) {
-	uintptr_t base = PAGEMAP_LOAD(&hak_near_base);
+	uintptr_t base = PAGEMAP_LOAD(&hak_near_window.base);
 	return base != 0 ? align_down(base + LEAF_BYTES - NEAR_ABOVE - HUGE_APART, HUGE_APART) : 0;
 }
 
@@ -80,7 +74,7 @@ HAK_COLD static bool covered(uintptr_t addr, uintptr_t end, bool make) {
 	while (addr < end) {
 		uintptr_t i;
 		if (pagemap_near_index(addr) < LEAF_GRANULES) {
-			addr = hak_near_base + LEAF_BYTES;
+			addr = hak_near_window.base + LEAF_BYTES;
 			continue;
 		}
 		if (make ? !make_leaf_locked(addr) : pagemap_leaf_of(addr, &i) == NULL)
@@ -92,12 +86,12 @@ HAK_COLD static bool covered(uintptr_t addr, uintptr_t end, bool make) {
 
 HAK_COLD bool pagemap_cover(uintptr_t addr, size_t granules) {
 	uintptr_t end = addr + (granules << GRANULE_SHIFT);
-	if (PAGEMAP_LOAD(&hak_near_base) != 0 && covered(addr, end, false))
+	if (PAGEMAP_LOAD(&hak_near_window.base) != 0 && covered(addr, end, false))
 		return true;
-	lock_acquire(&state.lock);
+	lock_acquire(&hak_near_window.lock);
 	place_window_locked(addr);
 	bool ok = covered(addr, end, true);
-	lock_release(&state.lock);
+	lock_release(&hak_near_window.lock);
 	return ok;
 }
 

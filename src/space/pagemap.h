@@ -30,6 +30,7 @@
 #include <stdatomic.h>
 
 #include "base/compiler.h"
+#include "os/lock.h"
 
 #define GRANULE_SHIFT 16
 #define GRANULE ((size_t)1 << GRANULE_SHIFT)
@@ -73,9 +74,14 @@ struct pagemap_root {
 extern HAK_HIDDEN struct pagemap_root hak_far;
 extern HAK_HIDDEN struct pagemap_leaf hak_near;
 
-/* Where the window begins. Until it is placed it lies at 0, where nothing of ours ever is. Written once,
-   before any tag is. */
-extern HAK_HIDDEN uintptr_t hak_near_base;
+/* The window. Until it is placed it lies at 0, where nothing of ours ever is. */
+struct pagemap_window {
+	struct lock lock; /* guards placing it and making leaves; neither is ever undone */
+	bool placed;
+	uintptr_t base;   /* written once, before any tag is */
+} HAK_CACHE_ALIGNED; /* alone on its line */
+static_assert(offsetof(struct pagemap_window, base) % 16 == 8, "free loads it each time: HAK_BETWEEN_BLOCKS");
+extern HAK_HIDDEN struct pagemap_window hak_near_window;
 
 /* A multiple of HUGE_APART in the window, as much to twice as much below the first memory that was covered; 0: none
    was. */
@@ -97,7 +103,7 @@ void pagemap_guard(void);
 /* Index in the near leaf; LEAF_GRANULES or more: the address is far. */
 HAK_INLINE uintptr_t pagemap_near_index(uintptr_t addr) {
 	/* Relaxed: who has an address of ours has it from somebody who has seen the window placed. */
-	return (addr - PAGEMAP_LOAD(&hak_near_base)) >> GRANULE_SHIFT;
+	return (addr - PAGEMAP_LOAD(&hak_near_window.base)) >> GRANULE_SHIFT;
 }
 
 /* Where leaves are counted from. They lie outside of hak_far, which the compiler and sanitizers must not

@@ -66,7 +66,7 @@ void fixture_send_home(struct heap *h, uintptr_t block)
 {
 	void *entry = (void *)block;
 
-	block_set_link(block, hak_mark);
+	block_set_link(block, hak_secret.mark);
 	heap_send_home(h, slab_class_at(fixture_slab_of(block), block), &entry, &entry + 1);
 }
 

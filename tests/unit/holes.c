@@ -146,7 +146,7 @@ static void blocks_of_mosaics_come_home_in_any_order(void **state)
 		for (unsigned i = 0; i < count / 2 && order == TURNED; i++)
 			swap(&entries[i], &entries[count - 1 - i]);
 		for (unsigned i = 0; i < count; i++)
-			block_set_link((uintptr_t)entries[i], hak_mark);
+			block_set_link((uintptr_t)entries[i], hak_secret.mark);
 		heap_send_home(heap, NEW, entries, entries + count);
 		for (unsigned i = from; i < from + FEW; i++) {
 			const struct slab *s = fixture_slab_of(more[i]);
@@ -189,8 +189,8 @@ static void neighbours_in_different_mosaics_go_home_to_their_own(void **state)
 		if (pairs++ % 2 == 1)
 			swap(&entries[0], &entries[1]);
 		unsigned used_low = low->used, used_high = high->used;
-		block_set_link(more[i], hak_mark);
-		block_set_link(more[i + 1], hak_mark);
+		block_set_link(more[i], hak_secret.mark);
+		block_set_link(more[i + 1], hak_secret.mark);
 		heap_send_home(heap, SC, entries, entries + 2);
 		assert_int_equal(low->used, used_low - 1);
 		assert_int_equal(high->used, used_high - 1);
@@ -221,8 +221,8 @@ static void neighbour_that_is_home_does_not_go_again(void **state)
 
 	assert_non_null(slab_mosaic(s));
 	fixture_send_home(heap, more[i + 1]);
-	block_set_link(more[i], hak_mark);
-	block_set_link(more[i + 1], hak_mark);
+	block_set_link(more[i], hak_secret.mark);
+	block_set_link(more[i + 1], hak_secret.mark);
 	listen_begin();
 	heap_send_home(heap, NEW, entries, entries + 2);
 	assert_said("write after free to 0x%lx (320-byte block)", more[i + 1]);

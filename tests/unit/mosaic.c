@@ -198,7 +198,7 @@ static void taken_blocks_lie_in_holes(void **state)
 	while ((n = mosaic_take(slab, 18, 13, blocks + 14)) != 0) { /* 320 bytes: three fit a hole of 1008 */
 		assert_in_range(n, 1, 13);
 		for (unsigned i = 14 - n; i < 14; i++)
-			assert_true(block_link((uintptr_t)blocks[i]) == hak_mark && slab_class_at(slab, (uintptr_t)blocks[i]) == 18);
+			assert_true(block_link((uintptr_t)blocks[i]) == hak_secret.mark && slab_class_at(slab, (uintptr_t)blocks[i]) == 18);
 		total += n;
 	}
 	assert_null(blocks[0]);

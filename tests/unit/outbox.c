@@ -105,7 +105,7 @@ static unsigned read_all(struct inbox *in)
 		n += m->count;
 		for (unsigned i = 0; i < m->count; i++) {
 			assert_int_equal(message_class(m->block[i]), fixture_slab_of(message_block(m->block[i]))->sc);
-			assert_int_equal(block_link(message_block(m->block[i])), hak_mark);
+			assert_int_equal(block_link(message_block(m->block[i])), hak_secret.mark);
 		}
 		message_release(m);
 	}

@@ -71,9 +71,9 @@ static void set_across_windows_found_on_both_sides(void **state)
 static void set_across_edges_of_near_window_found_on_both_sides(void **state)
 {
 	assert_true(pagemap_cover(3 * WINDOW, 1)); /* places it, if no test before did */
-	uintptr_t edges[] = { hak_near_base, hak_near_base + WINDOW };
+	uintptr_t edges[] = { hak_near_window.base, hak_near_window.base + WINDOW };
 
-	assert_true(hak_near_base % GRANULE == 0);
+	assert_true(hak_near_window.base % GRANULE == 0);
 	for (unsigned e = 0; e < 2; e++) {
 		uintptr_t start = edges[e] - 2 * GRANULE;
 

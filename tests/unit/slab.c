@@ -20,24 +20,24 @@ static int start_empty(void **state)
 
 static void key_any_random_words_odd_and_far_from_data(void **state)
 {
-	uintptr_t key = hak_key, own = hak_mark, mark = own;
+	uintptr_t key = hak_secret.key, own = hak_secret.mark, mark = own;
 	uint64_t seed = 9;
 
 	for (int i = 0; i < 1000; i++) {
 		uint64_t random[2] = {next_random(&seed), next_random(&seed)};
 		key_init(random);
-		assert_int_equal(hak_key & 1, 1);
-		assert_int_equal(hak_key >> 61, 4);
-		assert_int_equal(hak_key >> 55 & 1, 0);
-		assert_int_equal(hak_mark >> 48, hak_key >> 48);
-		assert_int_equal(hak_mark & 0xffff, hak_mark >> 48);
-		assert_int_not_equal(hak_mark & 0xff, 0);
-		assert_int_not_equal(hak_mark, mark);
-		mark = hak_mark;
+		assert_int_equal(hak_secret.key & 1, 1);
+		assert_int_equal(hak_secret.key >> 61, 4);
+		assert_int_equal(hak_secret.key >> 55 & 1, 0);
+		assert_int_equal(hak_secret.mark >> 48, hak_secret.key >> 48);
+		assert_int_equal(hak_secret.mark & 0xffff, hak_secret.mark >> 48);
+		assert_int_not_equal(hak_secret.mark & 0xff, 0);
+		assert_int_not_equal(hak_secret.mark, mark);
+		mark = hak_secret.mark;
 		assert_true(link_decode(link_encode(key)) == key);
 	}
-	hak_key = key;
-	hak_mark = own;
+	hak_secret.key = key;
+	hak_secret.mark = own;
 }
 
 /* Whatever else a word is, it ends a list; but not as the list's own end does. */
@@ -157,7 +157,7 @@ static void word_of_a_program_is_an_end_but_not_ours(void **state)
 		0x4141414141414141, 0x6e696d616a6e6542, 0xdeadbeefdeadbeef, 0x7ff0000000000000, 0x3ff0000000000000,
 		0xbff0000000000000, 0xbfe0000000000000, 0xa9c3a9c3a9c3a9c3, 0x80d181d182d183d1, 0x8c96b8e5958ce4b8,
 		(uintptr_t)&words, (uintptr_t)&words + 1};
-	uintptr_t key = hak_key;
+	uintptr_t key = hak_secret.key;
 	uint64_t seed = 9;
 
 	for (int i = 0; i < 1000; i++) {
@@ -169,7 +169,7 @@ static void word_of_a_program_is_an_end_but_not_ours(void **state)
 			assert_true(link_is_end(link_decode(word)) && !link_is_our_end(link_decode(word)));
 		}
 	}
-	hak_key = key;
+	hak_secret.key = key;
 }
 
 static void slab_new_any_class_is_empty(void **state)
