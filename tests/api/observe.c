@@ -240,6 +240,75 @@ static void visit_agrees_with_stats(void **state)
 	assert_int_equal(hak_check(), 0);
 }
 
+enum { STOP = 7 };
+
+/* Ends at the tenth block. */
+static int stop_at_tenth(const struct hak_area *area, void *arg)
+{
+	unsigned *seen = arg;
+
+	return area->kind == HAK_AREA_BLOCK && ++*seen == 10 ? STOP : 0;
+}
+
+/* Its own blocks come and go, of many sizes; one of ours in so many goes. */
+static int allocate_and_free(const struct hak_area *area, void *arg)
+{
+	unsigned *seen = arg;
+	void *small = malloc(*seen % 5000 + 1), *large = *seen % 50 == 0 ? malloc(100000) : NULL;
+
+	assert_non_null(small);
+	if (area->kind == HAK_AREA_BLOCK && ++*seen % 3 == 0 && *seen / 3 < COUNT) {
+		free(blocks[*seen / 3]);
+		blocks[*seen / 3] = NULL;
+	}
+	free(small);
+	free(large);
+	return 0;
+}
+
+static void visit_stopped_where_told(void **state)
+{
+	unsigned seen = 0;
+
+	take(100);
+	errno = ODD_ERRNO;
+	assert_int_equal(hak_heap_visit(stop_at_tenth, &seen), STOP);
+	assert_int_equal(seen, 10);
+	assert_int_equal(errno, ODD_ERRNO);
+	give_back();
+}
+
+static void visitor_may_allocate_and_free(void **state)
+{
+	unsigned seen = 0;
+
+	take(700);
+	assert_int_equal(hak_heap_visit(allocate_and_free, &seen), 0);
+	assert_true(seen >= COUNT / 2);
+	assert_int_equal(hak_check(), 0);
+	give_back();
+	assert_int_equal(hak_check(), 0);
+}
+
+static void profile_calls_refuse_what_they_say(void **state)
+{
+	errno = ODD_ERRNO;
+	assert_int_equal(hak_profile_start(0), EINVAL);
+	assert_int_equal(hak_profile_start(GIB + 1), EINVAL);
+	assert_int_equal(hak_profile_write("/dev/null"), ENODATA);
+	if (secure_level() == 0) {
+		assert_int_equal(hak_profile_start(GIB), 0);
+		assert_int_equal(hak_profile_start(4096), EBUSY);
+		assert_int_equal(hak_profile_write("/dev/null"), 0);
+		assert_int_equal(hak_profile_write("/nowhere/profile"), ENOENT);
+		hak_profile_stop();
+		assert_int_equal(hak_profile_write("/dev/null"), 0);
+	} else {
+		assert_int_equal(hak_profile_start(4096), ENOTSUP);
+	}
+	assert_int_equal(errno, ODD_ERRNO);
+}
+
 static unsigned mappings(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -324,6 +393,9 @@ int main(void)
 		cmocka_unit_test(visit_agrees_with_stats),
 		cmocka_unit_test(impossible_request_caches_kept),
 		cmocka_unit_test(check_heaps_and_threads_all_well),
+		cmocka_unit_test(visit_stopped_where_told),
+		cmocka_unit_test(visitor_may_allocate_and_free),
+		cmocka_unit_test(profile_calls_refuse_what_they_say),
 	};
 
 	return RUN_TESTS(tests);
