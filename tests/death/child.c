@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -62,6 +63,7 @@ static void exec_child(const char *preload, char *const argv[], int out, int err
 	char *wrapper = getenv("HAKMEM_TEST_WRAPPER");
 
 	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* what hangs ends with a test that is ended for it */
 	close_files_on_exec();
 	setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
 	dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);

@@ -91,12 +91,17 @@ static void use_many(size_t least, size_t most)
 	malloc_trim(0);
 }
 
+static void skip_where_memory_is_promised_once(void)
+{
+	if (read_number("/proc/sys/vm/overcommit_memory") == 2)
+		case_skip();
+}
+
 static void many(size_t least, size_t most)
 {
 	size_t before = address_space();
 
-	if (read_number("/proc/sys/vm/overcommit_memory") == 2)
-		case_skip();
+	skip_where_memory_is_promised_once();
 	use_many(least, most);
 	use_many(least, most);
 	CHECK(address_space() < before + SLACK);
@@ -131,6 +136,7 @@ static void resize(struct block *block, size_t least, size_t most)
 /* From guarded ones to others and back, and into what was left. */
 static void many_resized(void)
 {
+	skip_where_memory_is_promised_once();
 	for (size_t i = 0; i < COUNT; i++)
 		CHECK(fill(&blocks[i], 33 << 10, 100 << 10));
 	for (int round = 0; round < 3; round++) {
