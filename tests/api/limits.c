@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <malloc.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -311,50 +310,6 @@ static void address_space_exhausted_large_blocks_among_small_ones(void **state)
 	assert_true(large >= total / 4);
 }
 
-static size_t data_bytes(void)
-{
-	char line[128];
-	size_t kib = 0;
-	FILE *status = fopen("/proc/self/status", "re");
-
-	assert_non_null(status);
-	while (fgets(line, sizeof line, status) && sscanf(line, "VmData: %zu", &kib) != 1)
-		;
-	fclose(status);
-	return kib * 1024;
-}
-
-/* There is room for what a block is to have more, and none for a copy, which else is made where there are many such. */
-static void data_limit_growing_needs_but_the_difference(void **state)
-{
-	enum { BLOCKS = 20 };
-	const char *level = getenv("HAKMEM_SECURE");
-	char *block[BLOCKS];
-	struct rlimit all, limit;
-	size_t total = 0;
-
-	if (on_memcheck() || (level && strcmp(level, "3") == 0)) /* between guards a block stays where it is */
-		skip();
-	for (int i = 0; i < BLOCKS; i++) {
-		block[i] = malloc(MIB);
-		assert_non_null(block[i]);
-		fill(block[i], 1000, (unsigned char)i);
-	}
-	assert_int_equal(getrlimit(RLIMIT_DATA, &all), 0);
-	limit = all;
-	limit.rlim_cur = data_bytes() + 700 * 1024;
-	assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
-	void *list = exhaust(5 * MIB / 4, &total), *grown = realloc(block[BLOCKS / 2], 5 * MIB / 4);
-	assert_int_equal(setrlimit(RLIMIT_DATA, &all), 0);
-	list_free(list);
-	assert_non_null(grown);
-	block[BLOCKS / 2] = grown;
-	for (int i = 0; i < BLOCKS; i++) {
-		assert_true(is_filled(block[i], 1000, (unsigned char)i));
-		free(block[i]);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -370,7 +325,6 @@ int main(void)
 		cmocka_unit_test(address_space_exhausted_shrinking_keeps_errno),
 		cmocka_unit_test(address_space_exhausted_shrinking_gives_back),
 		cmocka_unit_test(address_space_exhausted_large_blocks_among_small_ones),
-		cmocka_unit_test(data_limit_growing_needs_but_the_difference),
 	};
 
 	return RUN_TESTS(tests);

@@ -582,6 +582,25 @@ static void move_big_takes_contents_along(void **state)
 	large_free(NULL, l);
 }
 
+/* Where many such are in use a copy is cheaper; there may be no memory for one. */
+static void move_of_one_among_many_only_if_it_must(void **state)
+{
+	enum { OTHERS = 40 };
+	struct large *other[OTHERS], *l = take(HAK_MIB);
+
+	for (int i = 0; i < OTHERS; i++)
+		other[i] = take(HAK_MIB);
+	memset(l->span.base, 5, l->usable);
+	uintptr_t from = base_of(l);
+	assert_false(large_move(l, 3 * HAK_MIB / 2, false));
+	assert_int_equal(base_of(l), from);
+	assert_true(large_move(l, 3 * HAK_MIB / 2, true));
+	assert_true(l->usable >= 3 * HAK_MIB / 2 && bytes_are(l->span.base, HAK_MIB, 5));
+	large_free(NULL, l);
+	for (int i = 0; i < OTHERS; i++)
+		large_free(NULL, other[i]);
+}
+
 static bool forks_amid_moves, refuses_moves;
 static unsigned forks;
 
@@ -843,6 +862,7 @@ int main(void)
 		cmocka_unit_test_setup(little_of_much_is_given_up, start_empty),
 		cmocka_unit_test_setup(growth_within_the_span_keeps_it_whole, start_empty),
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
+		cmocka_unit_test_setup(move_of_one_among_many_only_if_it_must, start_empty),
 		cmocka_unit_test_setup(fork_child_finds_no_block_that_is_half_moved, start_empty),
 		cmocka_unit_test_setup(block_cleared_keeps_its_pages_unless_very_long, start_empty),
 		cmocka_unit_test_setup(blocks_random_use_zero_never_lies, start_empty),
