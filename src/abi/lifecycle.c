@@ -74,15 +74,14 @@ HAK_EVERYDAY static void register_fork_handlers(void) {
 		pthread_atfork(fork_prepare, background_release, fork_child);
 }
 
-HAK_EVERYDAY void lifecycle_init(void) {
-	/* Acquire: the key and everything else set below. */
-	if (HAK_LIKELY(atomic_load_explicit(&process.ready, memory_order_acquire)))
-		return;
+/* `env`: as the kernel laid it down; NULL: not known where that is. */
+HAK_EVERYDAY static void init_process(char *const *env) {
+	register_fork_handlers(); /* first: what it writes to is a page that would be faulted in twice if it were read first */
 	os_ask_libc();
 	lock_acquire(&process.lock);
 	if (!atomic_load_explicit(&process.ready, memory_order_relaxed)) {
 		settings_init();
-		os_init();
+		os_init(env);
 		key_init(os_facts.random);
 		/* The loader allocates before libc knows the environment: then the constructor does it. */
 		if (__environ != NULL)
@@ -91,7 +90,12 @@ HAK_EVERYDAY void lifecycle_init(void) {
 		atomic_store_explicit(&process.ready, true, memory_order_release);
 	}
 	lock_release(&process.lock);
-	register_fork_handlers();
+}
+
+HAK_EVERYDAY void lifecycle_init(void) {
+	/* Acquire: the key and everything else set below. */
+	if (HAK_UNLIKELY(!atomic_load_explicit(&process.ready, memory_order_acquire)))
+		init_process(NULL);
 }
 
 /* Linked with -z initfirst: runs before any other library's constructor, even libc's own, so libc does
@@ -99,7 +103,7 @@ HAK_EVERYDAY void lifecycle_init(void) {
    the first, too, unless the loader is older than the flag. */
 HAK_EVERYDAY __attribute__((constructor(INIT_FIRST))) static void constructor(int argc, char **argv, char **env) {
 	int saved = errno;
-	lifecycle_init();
+	init_process(env == argv + argc + 1 ? env : NULL); /* to a library loaded later the program's own may be handed */
 	load_settings(env);
 	if (HAK_UNLIKELY(os_facts.secure))
 		conf_hide(env);

@@ -23,8 +23,9 @@ struct os_facts {
 };
 extern struct os_facts os_facts;
 
-/* Fills os_facts from the auxiliary vector. No system call. */
-void os_init(void);
+/* Fills os_facts from the auxiliary vector. No system call. `env`: the environment as the kernel laid it down; NULL: not
+   known where that is. */
+void os_init(char *const *env);
 
 /* Fresh zero memory, readable and writable, near `hint` if that is free (NULL: anywhere). NULL when
    the system has none, or when more than the setting `limit` would then be mapped in all. */

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/futex.h>
+#include <link.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -110,12 +111,34 @@ HAK_EVERYDAY static void stir(uint64_t random[2], const unsigned char *bytes) {
 	random[1] = c ^ d;
 }
 
-HAK_EVERYDAY void os_init(void) {
-	os_facts.page_size = getauxval(AT_PAGESZ);
-	os_facts.secure = getauxval(AT_SECURE) != 0;
-	os_facts.privileged = os_facts.secure || getauxval(AT_EUID) == 0;
-	os_facts.started_as = (const char *)getauxval(AT_EXECFN);
-	const unsigned char *r = (const unsigned char *)getauxval(AT_RANDOM);
+/* The kernel lays the auxiliary vector behind the environment, and whoever has taken variables out of that leaves one
+   NULL more for each. To call getauxval would cost a small process a page fault: it needs nothing else near it in libc. */
+HAK_EVERYDAY static const ElfW(auxv_t) *vector_behind(char *const *env) {
+	while (*env != NULL)
+		env++;
+	while (*env == NULL)
+		env++;
+	return (const void *)env;
+}
+
+/* `v`: NULL: not known where it lies. */
+HAK_EVERYDAY static unsigned long fact(const ElfW(auxv_t) *v, unsigned long type) {
+	if (v == NULL)
+		return getauxval(type);
+	while (v->a_type != type && v->a_type != AT_NULL)
+		v++;
+	return v->a_type == type ? v->a_un.a_val : 0;
+}
+
+HAK_EVERYDAY void os_init(char *const *env) {
+	const ElfW(auxv_t) *v = env != NULL ? vector_behind(env) : NULL;
+	if (fact(v, AT_PAGESZ) == 0 || fact(v, AT_RANDOM) == 0)
+		v = NULL; /* it lies elsewhere */
+	os_facts.page_size = fact(v, AT_PAGESZ);
+	os_facts.secure = fact(v, AT_SECURE) != 0;
+	os_facts.privileged = os_facts.secure || fact(v, AT_EUID) == 0;
+	os_facts.started_as = (const char *)fact(v, AT_EXECFN);
+	const unsigned char *r = (const unsigned char *)fact(v, AT_RANDOM);
 	if (r != NULL)
 		stir(os_facts.random, r);
 }

@@ -18,7 +18,7 @@ int unit_setup(void **state)
 {
 	settings_init();
 	os_ask_libc();
-	os_init();
+	os_init(NULL);
 	key_init(os_facts.random);
 	hak_settings.use_superslab = true;
 	hak_settings.bigcache_l25 = true;

@@ -20,7 +20,7 @@ static struct settings fresh;
 static int make_folder(void **state)
 {
 	settings_init();
-	os_init();
+	os_init(NULL);
 	fresh = hak_settings;
 	if (mkdtemp(folder) == NULL)
 		return -1;
@@ -35,7 +35,7 @@ static int remove_folder(void **state)
 
 static int remove_path(void **state)
 {
-	os_init();
+	os_init(NULL);
 	return remove(path);
 }
 
