@@ -116,6 +116,8 @@ void heap_forget_free(struct heap *h) {
 			struct slab *s = slab_of_all_node(n);
 			s->ready = (struct list_node){ 0 };
 			forget_free_blocks(s);
+			if (remote_has_blocks(s)) /* left there by a drain, after which no inbox has the slab */
+				list_push(&hc->ready, &s->ready);
 		}
 	}
 }

@@ -46,14 +46,19 @@ static void push_home(struct heap *h)
 		fixture_send_home(h, blocks[i]);
 }
 
+static void post(uintptr_t block)
+{
+	struct slab *s = fixture_slab_of(block);
+	struct batch one = {block, block, 1};
+
+	block_set_link(block, slab_end(s));
+	remote_post(s, &one);
+}
+
 static void post_all(void)
 {
-	for (unsigned i = 0; i < BLOCKS; i++) {
-		struct slab *s = fixture_slab_of(blocks[i]);
-		struct batch one = {blocks[i], blocks[i], 1};
-		block_set_link(blocks[i], slab_end(s));
-		remote_post(s, &one);
-	}
+	for (unsigned i = 0; i < BLOCKS; i++)
+		post(blocks[i]);
 }
 
 static void retire_without_blocks_out_gives_all_back(void **state)
@@ -516,6 +521,29 @@ static void heap_without_its_free_blocks_goes_on(void **state)
 	go_on_after(heap_forget_free, true);
 }
 
+/* What others freed, of slabs that a drain has put with those that have blocks, comes before new slabs. */
+static void heap_without_its_free_blocks_takes_what_others_freed(void **state)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	if (child == 0) {
+		struct heap *h = acquire(bins, true);
+
+		take(h);
+		for (unsigned i = 0; i < BLOCKS; i += 2)
+			post(blocks[i]);
+		heap_drain_inbox(h);
+		heap_forget_free(h);
+		size_t before = hak_space.live;
+		for (unsigned i = 0; i < BLOCKS / 2; i++)
+			fixture_take(h, SC);
+		_exit(hak_space.live != before);
+	}
+	assert_true(child > 0 && waitpid(child, &status, 0) == child);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -541,6 +569,7 @@ int main(void)
 		cmocka_unit_test_setup(fork_amid_end_of_thread_is_repaired, start_empty),
 		cmocka_unit_test_setup(forsaken_heap_goes_on, start_empty),
 		cmocka_unit_test_setup(heap_without_its_free_blocks_goes_on, start_empty),
+		cmocka_unit_test_setup(heap_without_its_free_blocks_takes_what_others_freed, start_empty),
 	};
 
 	return UNIT_RUN(tests);
