@@ -16,9 +16,10 @@
 struct large;
 
 struct locked_heap {
-	struct lock lock;        /* guards everything below and `heap` */
+	struct lock lock;        /* guards what follows but for `sampled` */
 	struct heap *heap;
 	struct list larges;      /* its large blocks */
+	size_t sampled;          /* of its blocks, by observe/sample.c, under the lock there */
 	struct list_node unused; /* descriptor without a heap */
 	struct locked_heap *next; /* all ever made; constant */
 	struct bin bins[SC_COUNT];

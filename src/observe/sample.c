@@ -20,7 +20,7 @@ struct block {
 	struct block *next; /* of the same hash, or unused */
 	uintptr_t addr;
 	struct site *site;  /* NULL: it is not sampled, but has a mark */
-	const struct locked_heap *of; /* a first-class heap; NULL: none */
+	struct locked_heap *of; /* a first-class heap; NULL: none */
 	const struct heap *by; /* who has given it out; NULL: that does not matter */
 	unsigned sc;
 	struct mark mark;   /* goes back to that heap */
@@ -106,6 +106,8 @@ static size_t chains(void) {
 static void take_out_locked(struct block **at) {
 	struct block *b = *at;
 	__atomic_store_n(at, b->next, __ATOMIC_RELAXED);
+	if (b->of != NULL)
+		b->of->sampled--;
 	b->next = sample.unused;
 	sample.unused = b;
 	sample.blocks--;
@@ -308,6 +310,8 @@ static void add_locked(const struct block *what) {
 	b->next = *chain;
 	__atomic_store_n(chain, b, __ATOMIC_RELAXED);
 	count_locked(b, 1);
+	if (b->of != NULL)
+		b->of->sampled++;
 	size_t now = ++sample.blocks;
 	while (now >= chains() / 2 && is_pow2(now) && add_chains())
 		;
@@ -391,14 +395,15 @@ bool sample_freed(struct heap *h, const void *ptr, bool may_wait) {
 	return true;
 }
 
-void sample_heap_destroyed(const struct locked_heap *of) {
+void sample_heap_destroyed(struct locked_heap *of) {
 	if (!enter(true))
 		return;
-	for (size_t i = 0; i < chains(); i++)
+	for (size_t i = 0; i < chains() && of->sampled != 0; i++)
 		for (struct block **at = &hak_sample_blocks->chain[i]; *at != NULL;)
 			if ((*at)->of == of)
 				remove_locked(at);
 			else
 				at = &(*at)->next;
+	of->sampled = 0; /* a fork child may have caught another thread between a block and its count */
 	leave();
 }

@@ -85,7 +85,7 @@ HAK_INLINE bool sample_has_blocks(void) {
 bool sample_freed(struct heap *h, const void *ptr, bool may_wait);
 
 /* The heap is about to be destroyed. */
-void sample_heap_destroyed(const struct locked_heap *of);
+void sample_heap_destroyed(struct locked_heap *of);
 
 /* Around fork. */
 bool sample_holds_locks(void);

@@ -122,7 +122,7 @@ HAK_EVERYDAY static const ElfW(auxv_t) *vector_behind(char *const *env) {
 }
 
 /* `v`: NULL: not known where it lies. */
-HAK_EVERYDAY static unsigned long fact(const ElfW(auxv_t) *v, unsigned long type) {
+HAK_EVERYDAY HAK_NOINLINE static unsigned long fact(const ElfW(auxv_t) *v, unsigned long type) {
 	if (v == NULL)
 		return getauxval(type);
 	while (v->a_type != type && v->a_type != AT_NULL)

@@ -2,8 +2,11 @@
 /* What the profiler makes of a block while other things happen. */
 #include "observe/sample.h"
 
+#include <sys/mman.h>
+
 #include "common.h"
 #include "front/alloc.h"
+#include "front/locked_heap.h"
 #include "front/sampling.h"
 #include "front/tcache.h"
 #include "observe/stack.h"
@@ -129,6 +132,37 @@ static void block_that_the_profiler_has_no_room_for_is_not_sampled(void **state)
 	sample_stop();
 }
 
+/* The table of all sampled blocks is long. */
+static void heap_without_sampled_blocks_is_destroyed_without_looking_for_them(void **state)
+{
+	struct locked_heap *one = locked_heap_new(), *other = locked_heap_new();
+	static char place[3];
+
+	assert_true(one != NULL && other != NULL);
+	for (int i = 0; i < 3; i++)
+		sample_heap_block(heap, one, place + i, 100, NULL);
+	size_t before = blocks_that_live();
+	assert_true(sample_freed(heap, place, true));
+	assert_int_equal(blocks_that_live(), before - 1);
+	assert_int_equal(mprotect(hak_sample_blocks, os_facts.page_size, PROT_NONE), 0);
+	sample_heap_destroyed(other);
+	assert_int_equal(mprotect(hak_sample_blocks, os_facts.page_size, PROT_READ | PROT_WRITE), 0);
+	assert_int_equal(blocks_that_live(), before - 1);
+	sample_heap_destroyed(one);
+	assert_int_equal(blocks_that_live(), before - 3);
+	sample_heap_block(heap, one, place, 100, NULL); /* its descriptor serves another heap */
+	assert_int_equal(blocks_that_live(), before - 2);
+	sample_heap_destroyed(one);
+	assert_int_equal(blocks_that_live(), before - 3);
+	sample_heap_block(heap, other, place, 100, NULL); /* a new profile begins */
+	sample_stop();
+	assert_true(sample_start(1, NULL));
+	assert_int_equal(other->sampled, 0);
+	sample_stop();
+	locked_heap_destroy(one);
+	locked_heap_destroy(other);
+}
+
 static void nothing_is_sampled_of_a_hardened_heap(void **state)
 {
 	hak_settings.secure = 1;
@@ -143,6 +177,7 @@ int main(void)
 		cmocka_unit_test_setup(nothing_is_sampled_of_a_hardened_heap, start),
 		cmocka_unit_test_setup(block_sampled_while_sampling_ends_is_one, start_sampling),
 		cmocka_unit_test_setup(block_that_the_profiler_has_no_room_for_is_not_sampled, start_sampling),
+		cmocka_unit_test_setup(heap_without_sampled_blocks_is_destroyed_without_looking_for_them, start_sampling),
 		cmocka_unit_test_setup(of_two_at_an_address_the_oldest_is_freed, start_sampling),
 	};
 
