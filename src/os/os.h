@@ -4,8 +4,8 @@
  * implements it (os_linux.c).
  *
  * None of these functions touches errno, allocates, takes a lock or is interposable: they make the
- * system call themselves. Sizes are bytes; addresses and sizes are multiples of the page size
- * unless noted.
+ * system call themselves, but for a thread and a signal's handler, which libc must see made. Sizes are
+ * bytes; addresses and sizes are multiples of the page size unless noted.
  */
 #ifndef HAK_OS_OS_H
 #define HAK_OS_OS_H
@@ -176,7 +176,7 @@ int os_file_append(const char *path);
 /* Another descriptor for the file that is open as `fd`, high enough to be in nobody's way. Negative: none. */
 int os_file_keep(int fd);
 
-/* Which file is open as `fd`: 0 if none is. */
+/* Which file is open as `fd`: 0 if none is. No two of one device have the same number, and of two devices but by chance. */
 uint64_t os_file_identity(int fd);
 
 /* Writes all of it. 0, or why the file does not take it. */

@@ -534,7 +534,7 @@ int os_file_keep(int fd) {
 
 uint64_t os_file_identity(int fd) {
 	struct stat st;
-	return stat_of(fd, "", &st) ? ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | 1 : 0;
+	return stat_of(fd, "", &st) ? ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) + 1 : 0;
 }
 
 int os_file_write(int fd, const char *buf, size_t size) {

@@ -128,11 +128,35 @@ static void privileged_program_does_not_open_the_callers_files(void **state)
 	unlink("file");
 }
 
+/* Neighbours in number, as those made one after the other mostly are. */
+static void files_are_told_apart(void **state)
+{
+	enum { FILES = 8 };
+	uint64_t identity[FILES];
+
+	for (int i = 0; i < FILES; i++) {
+		char name[] = {(char)('a' + i), '\0'};
+		int fd = os_file_create(name);
+
+		assert_true(fd >= 0);
+		identity[i] = os_file_identity(fd);
+		assert_int_not_equal(identity[i], 0);
+		assert_true(os_file_identity(fd) == identity[i]);
+		for (int j = 0; j < i; j++)
+			assert_true(identity[j] != identity[i]);
+		os_file_close(fd);
+		assert_true(os_file_identity(fd) == 0);
+	}
+	for (int i = 0; i < FILES; i++)
+		unlink((char[]){(char)('a' + i), '\0'});
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(file_made_and_emptied),
 		cmocka_unit_test(failed_write_says_why),
+		cmocka_unit_test(files_are_told_apart),
 		cmocka_unit_test(link_not_followed),
 		cmocka_unit_test(fifo_without_reader_not_waited_for),
 		cmocka_unit_test(system_links_followed),
