@@ -398,7 +398,7 @@ bool sample_freed(struct heap *h, const void *ptr, bool may_wait) {
 void sample_heap_destroyed(struct locked_heap *of) {
 	if (!enter(true))
 		return;
-	for (size_t i = 0; i < chains() && of->sampled != 0; i++)
+	for (size_t i = 0; of->sampled != 0 && i < chains(); i++)
 		for (struct block **at = &hak_sample_blocks->chain[i]; *at != NULL;)
 			if ((*at)->of == of)
 				remove_locked(at);
