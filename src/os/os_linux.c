@@ -114,26 +114,23 @@ HAK_EVERYDAY static void stir(uint64_t random[2], const unsigned char *bytes) {
 /* The kernel lays the auxiliary vector behind the environment, and whoever has taken variables out of that leaves one
    NULL more for each. To call getauxval would cost a small process a page fault: it needs nothing else near it in libc. */
 HAK_EVERYDAY static const ElfW(auxv_t) *vector_behind(char *const *env) {
-	while (*env != NULL)
-		env++;
+	while (*env++ != NULL)
+		;
 	while (*env == NULL)
 		env++;
 	return (const void *)env;
 }
 
-/* `v`: NULL: not known where it lies. */
+/* `v`: NULL: not known where it lies. Where something else does, nothing is found. */
 HAK_EVERYDAY HAK_NOINLINE static unsigned long fact(const ElfW(auxv_t) *v, unsigned long type) {
-	if (v == NULL)
-		return getauxval(type);
-	while (v->a_type != type && v->a_type != AT_NULL)
-		v++;
-	return v->a_type == type ? v->a_un.a_val : 0;
+	for (; v != NULL && v->a_type != AT_NULL; v++)
+		if (v->a_type == type)
+			return v->a_un.a_val;
+	return getauxval(type);
 }
 
 HAK_EVERYDAY void os_init(char *const *env) {
 	const ElfW(auxv_t) *v = env != NULL ? vector_behind(env) : NULL;
-	if (fact(v, AT_PAGESZ) == 0 || fact(v, AT_RANDOM) == 0)
-		v = NULL; /* it lies elsewhere */
 	os_facts.page_size = fact(v, AT_PAGESZ);
 	os_facts.secure = fact(v, AT_SECURE) != 0;
 	os_facts.privileged = os_facts.secure || fact(v, AT_EUID) == 0;

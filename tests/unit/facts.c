@@ -78,12 +78,19 @@ static void what_lies_there_is_no_vector(void **state)
 			image.env[i] = name;
 		facts_are_what_libc_says(image.env);
 	}
+}
+
+static void libc_knows_what_is_missing(void **state)
+{
+	struct image image;
+
 	fill(&image);
 	image.vector[1].a_type = AT_IGNORE;
-	facts_are_what_libc_says(image.env);
-	fill(&image);
-	image.vector[5].a_type = AT_NULL;
-	facts_are_what_libc_says(image.env);
+	image.vector[3].a_type = AT_NULL;
+	os_init(image.env);
+	assert_int_equal(os_facts.page_size, getauxval(AT_PAGESZ));
+	assert_true(os_facts.secure && os_facts.privileged);
+	assert_ptr_equal(os_facts.started_as, getauxval(AT_EXECFN));
 }
 
 int main(int argc, char **argv, char **env)
@@ -92,6 +99,7 @@ int main(int argc, char **argv, char **env)
 		cmocka_unit_test(behind_the_environment),
 		cmocka_unit_test(behind_variables_taken_out),
 		cmocka_unit_test(what_lies_there_is_no_vector),
+		cmocka_unit_test(libc_knows_what_is_missing),
 	};
 
 	kernel_env = env;
