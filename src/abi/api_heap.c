@@ -19,20 +19,23 @@ static struct locked_heap *of_public(hak_heap_t *heap) {
 	return (struct locked_heap *)(void *)heap;
 }
 
-/* What the calling thread's own heap has cached comes home: alloc_block has seen to all but that. */
-static void trim_own(void) {
+/* What alloc_block does for the heap it is called with, for the calling thread's own. False: there is no use in asking
+   once more. */
+static bool release_own(size_t size, size_t align) {
 	struct heap *h = hak_tcache.heap;
-	if (h != NULL && !h->busy)
-		entry_trim(0);
+	if (h == NULL || h->busy)
+		return false;
+	heap_enter(h);
+	bool done = release_for(h, size, align);
+	heap_leave(h);
+	return done;
 }
 
 static void *heap_alloc(hak_heap_t *heap, size_t size, size_t align, bool zero) {
 	struct locked_heap *lh = of_public(heap);
 	void *p = locked_heap_alloc(lh, size, align, zero);
-	if (HAK_UNLIKELY(p == NULL) && good_size(size) != 0) {
-		trim_own();
+	if (HAK_UNLIKELY(p == NULL) && release_own(size, align))
 		p = locked_heap_alloc(lh, size, align, zero);
-	}
 	if (p == NULL)
 		errno = ENOMEM;
 	else if (HAK_UNLIKELY(sample_has_blocks()))

@@ -143,9 +143,22 @@ HAK_COLD void release_unused(void) {
 	purge_release_empty();
 }
 
+/* More than can be addressed. */
+static bool is_absurd(size_t size, size_t align) {
+	return (size | align) >> ADDRESS_BITS != 0;
+}
+
+HAK_COLD bool release_for(struct heap *h, size_t size, size_t align) {
+	if (is_absurd(size, align) || (os_facts.memory != 0 && (size | align) / 2 > os_facts.memory))
+		return false;
+	release_caches(h, 0, false);
+	release_unused();
+	large_retry(); /* there are fewer mappings now */
+	return true;
+}
+
 void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
-	/* Nothing that could be given back would help. */
-	if ((size | align) >> ADDRESS_BITS != 0)
+	if (is_absurd(size, align))
 		return NULL;
 	size = max_size(size, 1); /* canaries would make no bytes of it */
 	align = max_size(align, ALLOC_ALIGN);
@@ -162,13 +175,8 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 		void *p = try_alloc(h, size, align, zero);
 		if (HAK_LIKELY(p != NULL) || again)
 			return p;
-		/* Far more than there is: the same. */
-		if (os_facts.memory != 0 && (size | align) / 2 > os_facts.memory)
+		if (!release_for(h, size, align))
 			return NULL;
-		/* The system has no more: give back what nobody needs and ask once more. */
-		release_caches(h, 0, false);
-		release_unused();
-		large_retry(); /* there are fewer mappings now */
 	}
 }
 

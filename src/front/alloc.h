@@ -75,6 +75,10 @@ size_t good_size(size_t size);
 /* Gives back what no block and no heap holds, for who had no memory and asks once more. */
 void release_unused(void);
 
+/* The system has no more: gives back what nobody needs, and what this heap, in use by its thread, has cached, so that one
+   may ask once more. False: it has not, since that would not help; so much is far more than there is. */
+bool release_for(struct heap *h, size_t size, size_t align);
+
 /* Gives back what can be: caches of this heap, BigCache, dirty memory beyond `keep` bytes. */
 bool release_memory(struct heap *h, size_t keep);
 

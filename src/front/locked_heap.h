@@ -16,7 +16,7 @@
 struct large;
 
 struct locked_heap {
-	struct lock lock;        /* guards what follows but for `sampled` */
+	struct lock lock;        /* guards `heap`, what is in it, and `larges` */
 	struct heap *heap;
 	struct list larges;      /* its large blocks */
 	size_t sampled;          /* of its blocks, by observe/sample.c, under the lock there */

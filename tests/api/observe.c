@@ -328,9 +328,11 @@ static void impossible_request_caches_kept(void **state)
 	static const size_t impossible[] = {(size_t)1 << 46, (size_t)1 << 47, (size_t)1 << 48, (size_t)1 << 57,
 		(size_t)1 << 62};
 	void *small = malloc(100), *large = malloc(5 * MIB), *lent = malloc(hidden(impossible[0]));
+	hak_heap_t *heap = hak_heap_new();
+	void *of_heap = hak_heap_malloc(heap, 100);
 
 	free(lent);
-	assert_true(small && large);
+	assert_true(small && large && of_heap);
 	fill(small, 100, 1);
 	fill(large, 5 * MIB, 2);
 	take(2000);
@@ -352,6 +354,14 @@ static void impossible_request_caches_kept(void **state)
 		assert_true(!aligned_alloc(4096, size) && errno == ENOMEM);
 		errno = 0;
 		assert_true(i == 0 || (!hak_aligned_alloc(size, 100) && errno == ENOMEM)); /* such an address there may be */
+		errno = 0;
+		assert_true(!hak_heap_malloc(heap, size) && errno == ENOMEM);
+		errno = 0;
+		assert_true(!hak_heap_calloc(heap, size / 8, 8) && errno == ENOMEM);
+		errno = 0;
+		assert_true(!hak_heap_realloc(heap, of_heap, size) && errno == ENOMEM);
+		errno = 0;
+		assert_true(i == 0 || (!hak_heap_aligned_alloc(heap, size, 100) && errno == ENOMEM));
 	}
 	struct hak_stats after = get();
 	assert_in_range(mappings(), 0, before_mappings + 20); /* nor is a page map made for it */
@@ -359,6 +369,7 @@ static void impossible_request_caches_kept(void **state)
 	assert_int_equal(after.bigcache, before.bigcache);
 	assert_int_equal(after.home_blocks, before.home_blocks);
 	assert_true(is_filled(small, 100, 1) && is_filled(large, 5 * MIB, 2));
+	hak_heap_destroy(heap);
 	free(small);
 	free(large);
 }
