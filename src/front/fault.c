@@ -67,13 +67,13 @@ static bool explain(uintptr_t addr, bool is_mapped) {
 }
 
 static void pass_on(int number, siginfo_t *info, void *context) {
-	bool by_access = info->si_code > 0; /* else somebody sent it */
+	bool comes_again = info->si_code > 0 && info->si_code != FAULT_LATE; /* else somebody sent it, or the access is over */
 	if ((before.sa_flags & SA_SIGINFO) != 0) {
 		before.sa_sigaction(number, info, context);
-	} else if (before.sa_handler == SIG_DFL || (before.sa_handler == SIG_IGN && by_access)) {
+	} else if (before.sa_handler == SIG_DFL || (before.sa_handler == SIG_IGN && comes_again)) {
 		/* An access faults again, for good. */
 		sigaction(number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
-		if (!by_access)
+		if (!comes_again)
 			os_raise(number);
 	} else if (before.sa_handler != SIG_IGN) {
 		before.sa_handler(number);

@@ -9,6 +9,10 @@
 
 #include "base/compiler.h"
 
+/* A signal's code, of accesses that have been done when it comes: they do not fault again (SEGV_MTEAERR, which not every
+   libc has). */
+enum { FAULT_LATE = 8 };
+
 /* Installs the handler. Once, in the constructor. */
 void fault_watch(void);
 

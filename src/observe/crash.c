@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "front/canary.h"
+#include "front/fault.h"
 #include "front/guard.h"
 #include "front/heap.h"
 #include "front/large.h"
@@ -136,19 +137,24 @@ static const char *name_of(int number) {
 	return number == SIGSEGV ? "SIGSEGV" : number == SIGBUS ? "SIGBUS" : "SIGABRT";
 }
 
-static bool has_address(const siginfo_t *info) {
-	return info->si_signo != SIGABRT && info->si_code > 0 && info->si_code != SI_KERNEL;
+static const char *why_no_address(const siginfo_t *info) {
+	if (info->si_signo == SIGABRT || info->si_code <= 0)
+		return ": sent, not by an access to memory";
+	if (info->si_code == SI_KERNEL)
+		return ": an address that is no address";
+	return info->si_code == FAULT_LATE ? ": told late" : NULL;
 }
 
 static void say_address(const siginfo_t *info) {
 	struct line l;
 	line_begin(&l);
 	line_str(&l, name_of(info->si_signo));
-	if (has_address(info)) {
+	const char *why = why_no_address(info);
+	if (why != NULL) {
+		line_str(&l, why);
+	} else {
 		line_add(&l, ": %p ", info->si_addr);
 		describe(&l, (uintptr_t)info->si_addr, info->si_signo == SIGBUS || info->si_code != SEGV_MAPERR);
-	} else {
-		line_str(&l, info->si_code > 0 ? ": an address that is no address" : ": sent, not by an access to memory");
 	}
 	line_write(&l);
 }
@@ -192,8 +198,8 @@ static const struct sigaction *previous_of(int number) {
 
 /* Told some time after the access, which has been done. */
 static bool is_late(const siginfo_t *info) {
-	enum { MEMORY_FAILED = 5, TAG_DIFFERED = 8 }; /* BUS_MCEERR_AO, and SEGV_MTEAERR, which not every libc has */
-	return info->si_code == (info->si_signo == SIGBUS ? MEMORY_FAILED : TAG_DIFFERED);
+	enum { MEMORY_FAILED = 5 }; /* BUS_MCEERR_AO, which not every libc has */
+	return info->si_code == (info->si_signo == SIGBUS ? MEMORY_FAILED : FAULT_LATE);
 }
 
 /* Puts what was there before back and has the signal come again: at once where the faulting instruction is

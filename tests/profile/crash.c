@@ -87,15 +87,17 @@ static void overflow_stack(void)
 	fill_stack(0);
 }
 
-/* As the system does when memory fails that nobody is about to use. */
-static void tell_late(void)
+/* As the system does when memory fails that nobody is about to use, and when it has noticed in between that a tag of
+   memory differs (SEGV_MTEAERR), which comes without an address. */
+static void tell_late(int number, int code)
 {
-	siginfo_t info = {.si_signo = SIGBUS, .si_code = BUS_MCEERR_AO};
+	siginfo_t info = {.si_signo = number, .si_code = code};
 
-	info.si_addr = mmap(NULL, page_size(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (number == SIGBUS)
+		info.si_addr = mmap(NULL, page_size(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	printf("%p\n", info.si_addr);
 	fflush(stdout);
-	syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), SIGBUS, &info);
+	syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), number, &info);
 }
 
 enum { TOGETHER = 4 };
@@ -181,7 +183,9 @@ int main(int argc, char **argv)
 	else if (strcmp(what, "sent") == 0)
 		kill(getpid(), SIGBUS);
 	else if (strcmp(what, "late") == 0)
-		tell_late();
+		tell_late(SIGBUS, BUS_MCEERR_AO);
+	else if (strcmp(what, "late_tag") == 0)
+		tell_late(SIGSEGV, 8);
 	else if (strcmp(what, "stack") == 0)
 		overflow_stack();
 	else if (strcmp(what, "together") == 0)
