@@ -54,6 +54,11 @@ size_t hidden(size_t value)
 	return copy;
 }
 
+void stain(void *block, size_t size)
+{
+	memset(block, STAIN, size);
+}
+
 static uint64_t pattern_word(size_t index, unsigned seed)
 {
 	return (index + 1) * 0x9e3779b97f4a7c15u + seed * 0xd1342543de82ef95u + 0x5a5a5a5a;

@@ -45,6 +45,11 @@ bool is_unwrapped(size_t size);
 /* The value itself, hidden from the compiler, which warns about sizes that must fail. */
 size_t hidden(size_t value);
 
+/* Writes no zeros, also beyond what was asked for, up to the usable size: where the compiler sees how the block was made
+   it may take that for an overflow, and here it does not see it. */
+enum { STAIN = 0xdb };
+void stain(void *block, size_t size);
+
 /* Writes a pattern made from `seed`. A prefix of a filled block is filled, too. */
 void fill(void *block, size_t size, unsigned seed);
 bool is_filled(const void *block, size_t size, unsigned seed);

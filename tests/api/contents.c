@@ -16,7 +16,7 @@ static void dirty_memory(size_t size)
 	for (int i = 0; i < count; i++) {
 		blocks[i] = malloc(size);
 		assert_non_null(blocks[i]);
-		memset(blocks[i], 0xdb, malloc_usable_size(blocks[i]));
+		stain(blocks[i], malloc_usable_size(blocks[i]));
 	}
 	for (int i = 0; i < count; i++)
 		free(blocks[i]);
@@ -85,7 +85,7 @@ static void usable_size_any_block_writable_to_the_end(void **state)
 		fill(above, malloc_usable_size(above), 2);
 		size_t usable = malloc_usable_size(block);
 		assert_true(usable >= sizes[i]);
-		memset(block, 0xff, usable);
+		stain(block, usable);
 		assert_true(malloc_usable_size(block) == usable);
 		assert_true(is_filled(below, malloc_usable_size(below), 1));
 		assert_true(is_filled(above, malloc_usable_size(above), 2));

@@ -22,7 +22,7 @@ static void hak_malloc_any_size_aligned_and_usable(void **state)
 		assert_non_null(block);
 		assert_true(is_aligned(block, 16));
 		assert_true(hak_usable_size(block) >= sizes[i]);
-		memset(block, 0xff, hak_usable_size(block));
+		stain(block, hak_usable_size(block));
 		hak_free(block);
 	}
 }
@@ -42,7 +42,7 @@ static void hak_calloc_dirty_reuse_zero(void **state)
 	for (size_t i = 0; i < sizes_count; i++) {
 		void *dirty = hak_malloc(sizes[i]);
 		assert_non_null(dirty);
-		memset(dirty, 0xdb, hak_usable_size(dirty));
+		stain(dirty, hak_usable_size(dirty));
 		hak_free(dirty);
 		void *block = hak_calloc(sizes[i], 1);
 		assert_non_null(block);

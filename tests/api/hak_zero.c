@@ -7,15 +7,6 @@
 
 #include <hakmem.h>
 
-/* The block, for who writes to all that is usable: the compiler takes it for as large as was asked for. */
-static void *whole(void *block)
-{
-	void *same = hak_expand(block, hak_usable_size(block));
-
-	assert_ptr_equal(same, block);
-	return same;
-}
-
 /* Leaves dirty memory behind that blocks of `size` bytes are likely made of. */
 static void dirty_memory(size_t size)
 {
@@ -25,7 +16,7 @@ static void dirty_memory(size_t size)
 	for (int i = 0; i < COUNT; i++) {
 		blocks[i] = hak_malloc(size);
 		assert_non_null(blocks[i]);
-		memset(whole(blocks[i]), 0xdb, hak_usable_size(blocks[i]));
+		stain(blocks[i], hak_usable_size(blocks[i]));
 	}
 	for (int i = 0; i < COUNT; i++)
 		hak_free(blocks[i]);
@@ -115,12 +106,12 @@ static void rezalloc_much_more_not_resident(void **state)
 	size_t usable = hak_usable_size(block);
 	assert_true(block[MIB - 1] == 0x5a && is_zero(block + MIB, MIB));
 	assert_true(is_zero(block + usable - MIB, MIB));
-	memset(whole(block), 0x5a, usable);
+	stain(block, usable);
 	block = hak_rezalloc(block, 80 * MIB + 1);
 	assert_non_null(block);
 	block = hak_rezalloc(block, 100 * MIB);
 	assert_non_null(block);
-	assert_true(block[80 * MIB] == 0x5a && is_zero(block + 80 * MIB + 1, hak_usable_size(block) - 80 * MIB - 1));
+	assert_true(block[80 * MIB] == STAIN && is_zero(block + 80 * MIB + 1, hak_usable_size(block) - 80 * MIB - 1));
 	hak_free(block);
 }
 

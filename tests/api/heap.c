@@ -35,13 +35,13 @@ static void heap_zalloc_dirty_reuse_zero(void **state)
 	for (size_t i = 0; i < sizes_count; i++) {
 		void *dirty = hak_heap_malloc(heap, sizes[i]);
 		assert_non_null(dirty);
-		memset(dirty, 0xdb, hak_usable_size(dirty));
+		stain(dirty, hak_usable_size(dirty));
 		hak_free(dirty);
 		void *zeroed = hak_heap_zalloc(heap, sizes[i]), *counted = hak_heap_calloc(heap, sizes[i], 1);
 		assert_true(zeroed && counted);
 		assert_true(is_zero(zeroed, hak_usable_size(zeroed)));
 		assert_true(is_zero(counted, sizes[i]));
-		memset(counted, 0xdb, hak_usable_size(counted));
+		stain(counted, hak_usable_size(counted));
 		hak_free(zeroed);
 		free(counted);
 	}
@@ -55,7 +55,7 @@ static void heap_zalloc_after_destroyed_heap_zero(void **state)
 		hak_heap_t *heap = new_heap();
 		void *dirty = hak_heap_malloc(heap, sizes[i]);
 		assert_non_null(dirty);
-		memset(dirty, 0xdb, hak_usable_size(dirty));
+		stain(dirty, hak_usable_size(dirty));
 		hak_heap_destroy(heap);
 		heap = new_heap();
 		void *zeroed = hak_heap_zalloc(heap, sizes[i]);
