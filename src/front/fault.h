@@ -9,8 +9,8 @@
 
 #include "base/compiler.h"
 
-/* A signal's code, of accesses that have been done when it comes: they do not fault again (SEGV_MTEAERR, which not every
-   libc has). */
+/* The code of a SIGSEGV that comes when the access has been done, which does not fault again (SEGV_MTEAERR, which not
+   every libc has). */
 enum { FAULT_LATE = 8 };
 
 /* Installs the handler. Once, in the constructor. */

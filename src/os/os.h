@@ -4,7 +4,7 @@
  * implements it (os_linux.c).
  *
  * None of these functions touches errno, allocates, takes a lock or is interposable: they make the
- * system call themselves, but for a thread and a signal's handler, which libc must see made. Sizes are
+ * system call themselves, but for os_thread_start and os_handle_signal, which go by libc. Sizes are
  * bytes; addresses and sizes are multiples of the page size unless noted.
  */
 #ifndef HAK_OS_OS_H

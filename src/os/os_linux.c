@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The platform contract on Linux: raw system calls, so that neither errno nor a library that
- * interposes libc's wrappers (a fake clock, an mmap tracer) is involved.
+ * interposes libc's wrappers (a fake clock, an mmap tracer) is involved. But for clone and sigaction, which take
+ * assembly that libc has: how a thread begins, and how a handler returns.
  *
  * After the constructor only mmap, munmap, mremap, madvise, mprotect and futex are used:
  * sandboxes that permit what libc's malloc needs permit us. The clock is read
