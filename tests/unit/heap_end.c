@@ -34,6 +34,14 @@ static struct heap *acquire(struct bin *b, bool locked)
 	return h;
 }
 
+static void assert_ends_well(pid_t child)
+{
+	int status = -1;
+
+	assert_true(child > 0 && waitpid(child, &status, 0) == child);
+	assert_int_equal(status, 0);
+}
+
 static void take(struct heap *h)
 {
 	for (unsigned i = 0; i < BLOCKS; i++)
@@ -383,13 +391,11 @@ static bool repair_reads_what_the_others_sent_each_other(void)
 /* In a child, since blocks are lost. */
 static void check_in_child(bool (*repair)(void))
 {
-	int status = -1;
 	pid_t child = fork();
 
 	if (child == 0)
 		_exit(!repair());
-	assert_true(child > 0 && waitpid(child, &status, 0) == child);
-	assert_int_equal(status, 0);
+	assert_ends_well(child);
 }
 
 static void repair_after_fork_messages_of_busy_heap_come_to_slabs(void **state)
@@ -460,7 +466,6 @@ static void fork_amid_end_of_thread_is_repaired(void **state)
 	struct heap *mine = acquire(bins, false), *ending = acquire(other_bins, false);
 	pthread_t thread;
 	pid_t child;
-	int status = -1;
 
 	lock_acquire(heap_registry_lock());
 	assert_int_equal(pthread_create(&thread, NULL, retire, ending), 0);
@@ -475,8 +480,7 @@ static void fork_amid_end_of_thread_is_repaired(void **state)
 	}
 	lock_release(heap_registry_lock());
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_true(child > 0 && waitpid(child, &status, 0) == child);
-	assert_int_equal(status, 0);
+	assert_ends_well(child);
 	heap_retire(mine);
 }
 
@@ -492,7 +496,6 @@ static bool are_empty(const struct heap *h, const struct bin *at)
    bins: neither those it has now nor those that the interrupted call may have looked up before. */
 static void go_on_after(void (*leave)(struct heap *), bool locked)
 {
-	int status = -1;
 	pid_t child = fork();
 
 	if (child == 0) {
@@ -507,8 +510,7 @@ static void go_on_after(void (*leave)(struct heap *), bool locked)
 		heap_flush(h);
 		_exit(alloc_block(h, 1000, ALLOC_ALIGN, false) == NULL);
 	}
-	assert_true(child > 0 && waitpid(child, &status, 0) == child);
-	assert_int_equal(status, 0);
+	assert_ends_well(child);
 }
 
 static void forsaken_heap_goes_on(void **state)
@@ -522,26 +524,25 @@ static void heap_without_its_free_blocks_goes_on(void **state)
 }
 
 /* What others freed, of slabs that a drain has put with those that have blocks, comes before new slabs. */
+static bool takes_what_others_freed(void)
+{
+	struct heap *h = acquire(bins, true);
+	size_t before;
+
+	take(h);
+	for (unsigned i = 0; i < BLOCKS; i += 2)
+		post(blocks[i]);
+	heap_drain_inbox(h);
+	heap_forget_free(h);
+	before = hak_space.live;
+	for (unsigned i = 0; i < BLOCKS / 2; i++)
+		fixture_take(h, SC);
+	return hak_space.live == before;
+}
+
 static void heap_without_its_free_blocks_takes_what_others_freed(void **state)
 {
-	int status = -1;
-	pid_t child = fork();
-
-	if (child == 0) {
-		struct heap *h = acquire(bins, true);
-
-		take(h);
-		for (unsigned i = 0; i < BLOCKS; i += 2)
-			post(blocks[i]);
-		heap_drain_inbox(h);
-		heap_forget_free(h);
-		size_t before = hak_space.live;
-		for (unsigned i = 0; i < BLOCKS / 2; i++)
-			fixture_take(h, SC);
-		_exit(hak_space.live != before);
-	}
-	assert_true(child > 0 && waitpid(child, &status, 0) == child);
-	assert_int_equal(status, 0);
+	check_in_child(takes_what_others_freed);
 }
 
 int main(void)
