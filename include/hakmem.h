@@ -303,7 +303,9 @@ struct hak_area {
 
 /* Calls `visit` for every slab of the process, and behind each for its live blocks, then for the live large
    blocks; until it returns other than 0, which is then the result. `visit` may allocate and free, but no
-   other thread should meanwhile: blocks that come and go may be missed, or told though they are free.
+   other thread should meanwhile: blocks that come and go may be missed, or told though they are free. It
+   must return: by longjmp or the thread's end it would leave HAKMEM_BACKGROUND's thread stopped. Another
+   thread's hak_heap_visit or hak_check waits for it with that setting, up to 10 seconds.
    Returns 0 at the end, -1 with errno ENOMEM. */
 HAK_ATTR((__nonnull__(1)))
 int hak_heap_visit(int (*visit)(const struct hak_area *area, void *arg), void *arg) HAK_NOEXCEPT;

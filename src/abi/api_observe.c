@@ -76,7 +76,7 @@ API size_t hak_stats_json(char *buffer, size_t size) {
 
 API int hak_heap_visit(int (*visit)(const struct hak_area *area, void *arg), void *arg) {
 	begin();
-	background_hold();
+	background_hold(BACKGROUND_PATIENT);
 	int result = visit_heap(visit, arg);
 	background_release();
 	return result;
@@ -84,7 +84,7 @@ API int hak_heap_visit(int (*visit)(const struct hak_area *area, void *arg), voi
 
 API int hak_check(void) {
 	begin();
-	background_hold();
+	background_hold(BACKGROUND_PATIENT);
 	int result = check_heap();
 	background_release();
 	return result;

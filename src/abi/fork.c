@@ -159,7 +159,7 @@ static bool is_interrupted(void) {
 /* The purge thread is not one the C library knows of. If this very thread was interrupted, the other may be
    waiting for it: then it has nothing half done that matters. */
 void fork_prepare(void) {
-	bool is_held = background_hold();
+	bool is_held = background_hold(BACKGROUND_CURT);
 	set_flag(&was_interrupted, is_interrupted());
 	/* The system is asked only where it matters: a sandbox may mind. */
 	bool alone = is_in_slow_path() ? is_alone(background_has_thread()) : __libc_single_threaded;

@@ -12,16 +12,11 @@
 #include "space/purge.h"
 
 enum { NONE, AWAKE, ASLEEP, REFUSED, STOPPED };
-enum {
-	NAP_LEAST = 10, /* ms between two looks: what is due may be in other hands just now */
-	WAIT_MOST = 100, /* ms that fork and exit wait: their caller may be in the way */
-};
+enum { NAP_LEAST = 10 }; /* ms between two looks: what is due may be in other hands just now */
 
 HAK_AT_START static struct {
 	_Atomic uint32_t state;
-	struct lock working;         /* held by the thread while it works or holds any other lock */
-	_Atomic(const void *) holder; /* the thread that forks and holds `working`: its hak_tcache */
-	unsigned holds;              /* by how many forks, one amid the other; the holder's */
+	struct lock working; /* held by the thread while it works or holds any other lock, or by background_hold */
 	struct os_thread thread;
 } background;
 
@@ -102,20 +97,54 @@ HAK_EVERYDAY void background_init(void) {
 	hak_purge_waits = background_poke;
 }
 
-static bool try_for_a_while(struct lock *lock) {
+HAK_EVERYDAY bool background_has_thread(void) {
+	uint32_t state = atomic_load_explicit(&background.state, memory_order_relaxed);
+	return state == AWAKE || state == ASLEEP;
+}
+
+/* ---- fork, and whoever looks at all there is ---- */
+
+/* May the thread be at work, now or from the next call on that frees? */
+static bool is_wanted(void) {
+	return __atomic_load_n(&hak_purge_waits, __ATOMIC_RELAXED) != NULL;
+}
+
+static bool try_for_a_while(enum background_patience most) {
 	static const uint32_t nobody_changes = 0;
-	for (int ms = 0; ms < WAIT_MOST; ms++) {
-		if (lock_try(lock))
+	for (unsigned ms = most; ms != 0; ms--) {
+		if (lock_try(&background.working))
 			return true;
 		os_wait_ms(&nobody_changes, 0, 1);
 	}
 	return false;
 }
 
-HAK_EVERYDAY bool background_has_thread(void) {
-	uint32_t state = atomic_load_explicit(&background.state, memory_order_relaxed);
-	return state == AWAKE || state == ASLEEP;
+bool background_hold(enum background_patience most) {
+	if (!is_wanted())
+		return true;
+	if (hak_tcache.background_holds == 0 && !try_for_a_while(most))
+		return false;
+	hak_tcache.background_holds++;
+	return true;
 }
+
+void background_release(void) {
+	if (hak_tcache.background_holds == 0 || --hak_tcache.background_holds != 0)
+		return;
+	lock_release(&background.working);
+}
+
+void background_after_fork(void) {
+	if (!is_wanted())
+		return;
+	if (hak_tcache.background_holds == 0)
+		purge_after_fork(false); /* nothing is put back yet: the space lock may be held by who is gone */
+	hak_tcache.background_holds = 0;
+	lock_reset(&background.working);
+	atomic_store_explicit(&background.state, NONE, memory_order_relaxed);
+}
+
+/* ---- exit ---- */
 
 HAK_EVERYDAY void background_stop(void) {
 	if (!background_has_thread())
@@ -123,40 +152,6 @@ HAK_EVERYDAY void background_stop(void) {
 	atomic_store_explicit(&background.state, STOPPED, memory_order_relaxed);
 	os_wake(&background.state);
 	/* What it is doing it may finish. */
-	if (try_for_a_while(&background.working))
-		lock_release(&background.working);
-}
-
-/* ---- fork ---- */
-
-bool background_hold(void) {
-	if (!background_has_thread())
-		return true;
-	/* Relaxed: only this thread stores its own address. */
-	bool mine = atomic_load_explicit(&background.holder, memory_order_relaxed) == &hak_tcache;
-	if (!mine && !try_for_a_while(&background.working))
-		return false;
-	atomic_store_explicit(&background.holder, &hak_tcache, memory_order_relaxed);
-	background.holds++;
-	return true;
-}
-
-void background_release(void) {
-	if (atomic_load_explicit(&background.holder, memory_order_relaxed) != &hak_tcache)
-		return;
-	if (--background.holds != 0)
-		return;
-	atomic_store_explicit(&background.holder, NULL, memory_order_relaxed);
-	lock_release(&background.working);
-}
-
-void background_after_fork(void) {
-	if (!background_has_thread())
-		return;
-	if (atomic_load_explicit(&background.holder, memory_order_relaxed) != &hak_tcache)
-		purge_after_fork(false); /* nothing is put back yet: the space lock may be held by who is gone */
-	atomic_store_explicit(&background.holder, NULL, memory_order_relaxed);
-	background.holds = 0;
-	lock_reset(&background.working);
-	atomic_store_explicit(&background.state, NONE, memory_order_relaxed);
+	if (background_hold(BACKGROUND_CURT))
+		background_release();
 }

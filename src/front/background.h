@@ -32,8 +32,12 @@ void background_stop(void);
 bool background_has_thread(void);
 
 /* Around fork, and where all is looked at that others must not change, by the thread that does it; one amid the other.
-   background_hold: is there no such thread, or does it hold still? */
-bool background_hold(void);
+   background_hold: is there to be no such thread, or does it hold still, also if it is started meanwhile? */
+enum background_patience { /* ms */
+	BACKGROUND_CURT = 100, /* fork and exit: their caller may be in the way */
+	BACKGROUND_PATIENT = 10000, /* who else looks: what the thread does at a time is over by then */
+};
+bool background_hold(enum background_patience most);
 void background_release(void);
 void background_after_fork(void);
 

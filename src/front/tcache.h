@@ -54,6 +54,7 @@ struct tcache {
 	                      (heap_call_threads) */
 	bool exit_is_seen; /* the thread's end is noticed without an exit hook */
 	bool torn_down;    /* the thread's exit hook has run: it never gets a heap again */
+	uint16_t background_holds; /* how often it has background_hold, one amid the other */
 	struct heap *heap; /* NULL: none */
 	struct heap *forsaken; /* whose the bins are, so that the thread's heap has its own (heap_forsake); NULL: none */
 	struct counted *counted; /* NULL: frees are not counted */

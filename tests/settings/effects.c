@@ -373,6 +373,12 @@ static void background_thread_comes_late_and_is_harmless(void **state)
 	assert_int_equal(value_of("", "purge_thread", "0"), 2);
 }
 
+/* For longer than fork would wait. */
+static void background_thread_keeps_still_while_all_is_looked_at(void **state)
+{
+	assert_int_equal(value_of("BACKGROUND=1 PURGE_DELAY=5", "visit_held", "400"), 0);
+}
+
 static void thp_asks_for_huge_pages(void **state)
 {
 	if (access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) != 0)
@@ -787,6 +793,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(background_gives_back_what_sleepers_have),
 		cmocka_unit_test(background_serves_fork_children),
 		cmocka_unit_test(background_thread_comes_late_and_is_harmless),
+		cmocka_unit_test(background_thread_keeps_still_while_all_is_looked_at),
 		cmocka_unit_test(thp_asks_for_huge_pages),
 		cmocka_unit_test(limit_bounds_what_can_be_had),
 		cmocka_unit_test(limit_lets_one_block_grow),

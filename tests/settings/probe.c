@@ -10,6 +10,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -457,6 +458,58 @@ static long fork_amid_purging(long count)
 		failed += waitpid(child, &status, 0) != child || status != 0;
 	}
 	return failed;
+}
+
+/* A visit amid which much is freed, and by that the purge thread started, and another thread looks, too. */
+static struct {
+	size_t blocks;
+	atomic_bool goes_on, looked;
+	long wrong;
+} look;
+
+static void *check_amid(void *visits)
+{
+	int (*check)(void);
+
+	*(void **)&check = dlsym(RTLD_DEFAULT, "hak_check");
+	while (!look.goes_on)
+		usleep(1000);
+	long bad = check();
+	look.looked = true;
+	return bad != 0 ? visits : NULL;
+}
+
+static int free_and_nap(const void *area, void *ms)
+{
+	(void)area;
+	give_back(look.blocks);
+	long before = resident_kib();
+	look.goes_on = true;
+	usleep((useconds_t)*(long *)ms * 1000);
+	look.wrong += resident_kib() < before - 1024 ? 1 : 0;
+	look.wrong += look.looked ? 2 : 0;
+	return 1;
+}
+
+/* 0: neither did anything meanwhile, but both afterwards. */
+static long visit_held(long ms)
+{
+	enum { LATEST_MS = 10000 };
+	int (*visit)(int (*)(const void *, void *), void *);
+	pthread_t thread;
+	void *bad = NULL;
+
+	*(void **)&visit = dlsym(RTLD_DEFAULT, "hak_heap_visit");
+	if (pthread_create(&thread, NULL, check_amid, &look) != 0)
+		return -1;
+	look.blocks = take(20000, 4000);
+	if (visit(free_and_nap, &ms) != 1)
+		return -1;
+	long full = resident_kib(), waited = 0;
+	pthread_join(thread, &bad);
+	while (resident_kib() > full / 2 && waited++ < LATEST_MS)
+		usleep(1000);
+	return look.wrong + (bad != NULL ? 4 : 0) + (waited >= LATEST_MS ? 8 : 0);
 }
 
 /* Mappings that have asked for huge pages, with some megabytes in use. */
@@ -1094,7 +1147,7 @@ int main(int argc, char **argv)
 		{"burst_before", burst_before_pairs},
 		{"burst_large", burst_then_large}, {"freed_by_another", freed_by_another}, {"freed_by_worker", freed_by_worker},
 		{"freed_fast", freed_fast},
-		{"burst_child", burst_then_idle_in_child}, {"purge_thread", purge_thread},
+		{"burst_child", burst_then_idle_in_child}, {"purge_thread", purge_thread}, {"visit_held", visit_held},
 		{"fork_amid", fork_amid_purging}, {"one_block", resident_with_one_block},
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},
 		{"come_and_go", come_and_go}, {"change_sizes", change_sizes}, {"prefer_dead", prefer_the_dead},
