@@ -148,13 +148,22 @@ void stats_print(void) {
 	stats_put_back();
 }
 
+/* Its own errors alone: the stream's may be of long ago. */
+struct printing {
+	FILE *stream;
+	int result;
+};
+
 static void put_stream(void *arg, const char *text, size_t length) {
-	fwrite(text, 1, length, arg);
+	struct printing *p = arg;
+	if (fwrite(text, 1, length, p->stream) != length)
+		p->result = -1;
 }
 
 int stats_print_xml(FILE *stream) {
 	struct hak_stats st = *stats_take(true);
 	stats_put_back(); /* the stream may be the program's own functions */
-	write_xml(&st, put_stream, stream);
-	return ferror(stream) ? -1 : 0;
+	struct printing p = { .stream = stream };
+	write_xml(&st, put_stream, &p);
+	return p.result;
 }

@@ -4,10 +4,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_DEPTH = 16, MAX_NAME = 32 };
 
@@ -158,6 +160,24 @@ static void malloc_info_full_stream_fails(void **state)
 	fclose(stream);
 }
 
+static void malloc_info_older_error_not_told(void **state)
+{
+	FILE *stream = tmpfile();
+	int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+	if (stream == NULL || full < 0)
+		skip();
+	int file = dup(fileno(stream));
+	setbuf(stream, NULL);
+	assert_true(dup2(full, fileno(stream)) >= 0);
+	assert_int_equal(fputc('x', stream), EOF);
+	assert_true(dup2(file, fileno(stream)) >= 0);
+	assert_int_equal(malloc_info(0, stream), 0);
+	close(file);
+	close(full);
+	fclose(stream);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -166,6 +186,7 @@ int main(void)
 		cmocka_unit_test(malloc_info_file_well_formed),
 		cmocka_unit_test(malloc_info_unknown_option_einval),
 		cmocka_unit_test(malloc_info_full_stream_fails),
+		cmocka_unit_test(malloc_info_older_error_not_told),
 	};
 
 	return RUN_TESTS(tests);
