@@ -30,6 +30,9 @@ int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)
 #define pthread_atfork(prepare, parent, child) __register_atfork(prepare, parent, child, &process)
 #endif
 
+/* Who links a part of the archive has its malloc, too, whether or not it calls it by name: strdup does. */
+__asm__(".globl malloc");
+
 HAK_AT_START static struct {
 	struct lock lock;         /* guards the making of what follows */
 	_Atomic bool ready;

@@ -2,6 +2,7 @@
 /* A C++ program with libhakmem.a inside, once dynamic and once static. Its output is TAP by hand. */
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <string>
 #include <vector>
@@ -18,6 +19,16 @@ bool new_block_ours()
 	std::string text(2000, 'x');
 
 	return hak_owns(block.data()) && hak_owns(text.data());
+}
+
+/* Nothing here calls malloc by name; this is how it is called. */
+bool libc_served()
+{
+	char *copy = strdup("text");
+	bool owned = hak_owns(copy);
+
+	hak_free(copy);
+	return owned;
 }
 
 bool impossible_size_bad_alloc()
@@ -55,8 +66,9 @@ bool handler_called()
 
 int main()
 {
-	std::printf("1..3\n");
+	std::printf("1..4\n");
 	std::printf("%sok 1 - new_block_ours\n", new_block_ours() ? "" : "not ");
 	std::printf("%sok 2 - impossible_size_bad_alloc\n", impossible_size_bad_alloc() ? "" : "not ");
 	std::printf("%sok 3 - handler_called\n", handler_called() ? "" : "not ");
+	std::printf("%sok 4 - libc_served\n", libc_served() ? "" : "not ");
 }
