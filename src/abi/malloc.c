@@ -146,7 +146,8 @@ ABI struct mallinfo mallinfo(void) {
 	struct mallinfo2 m = mallinfo2();
 	return (struct mallinfo){
 		.arena = clamp_int(m.arena), .ordblks = clamp_int(m.ordblks),
-		.hblks = clamp_int(m.hblks), .hblkhd = clamp_int(m.hblkhd),
+		.smblks = clamp_int(m.smblks), .hblks = clamp_int(m.hblks), .hblkhd = clamp_int(m.hblkhd),
+		.usmblks = clamp_int(m.usmblks), .fsmblks = clamp_int(m.fsmblks), /* libc's: disable=1 */
 		.uordblks = clamp_int(m.uordblks), .fordblks = clamp_int(m.fordblks),
 		.keepcost = clamp_int(m.keepcost),
 	};

@@ -91,7 +91,7 @@ static void mallinfo2_small_blocks_counted(void **state)
 	free(blocks);
 }
 
-static void mallinfo_as_mallinfo2_truncated(void **state)
+static void mallinfo_as_mallinfo2(void **state)
 {
 	/* Through find_function, since the header calls it deprecated. */
 	struct mallinfo (*mallinfo_function)(void) = find_function("mallinfo");
@@ -99,7 +99,11 @@ static void mallinfo_as_mallinfo2_truncated(void **state)
 	struct mallinfo2 wide = mallinfo2();
 
 	assert_int_equal((unsigned)narrow.arena, (unsigned)wide.arena);
+	assert_int_equal((unsigned)narrow.ordblks, (unsigned)wide.ordblks);
+	assert_int_equal((unsigned)narrow.smblks, (unsigned)wide.smblks);
 	assert_int_equal((unsigned)narrow.hblks, (unsigned)wide.hblks);
+	assert_int_equal((unsigned)narrow.usmblks, (unsigned)wide.usmblks);
+	assert_int_equal((unsigned)narrow.fsmblks, (unsigned)wide.fsmblks);
 	assert_int_equal((unsigned)narrow.hblkhd, (unsigned)wide.hblkhd);
 	assert_int_equal((unsigned)narrow.uordblks, (unsigned)wide.uordblks);
 	assert_int_equal((unsigned)narrow.fordblks, (unsigned)wide.fordblks);
@@ -181,7 +185,7 @@ int main(void)
 		cmocka_unit_test(malloc_trim_freed_memory_given_back),
 		cmocka_unit_test(mallinfo2_large_block_counted),
 		cmocka_unit_test(mallinfo2_small_blocks_counted),
-		cmocka_unit_test(mallinfo_as_mallinfo2_truncated),
+		cmocka_unit_test(mallinfo_as_mallinfo2),
 		cmocka_unit_test(malloc_stats_text_on_stderr_only),
 		cmocka_unit_test(mallopt_known_parameter_accepted),
 		cmocka_unit_test(mallopt_perturb_calloc_still_zero),

@@ -127,6 +127,7 @@ void new_of_overaligned_type_aligned(void **)
 /* Throws from the `countdown`-th constructor: new must hand the memory back through delete. */
 struct Thrower {
 	static int countdown;
+	char room[1000]; /* of the array, whose memory new gives back; the string is the destructor's */
 	std::string text;
 
 	Thrower() : text(1000, 'x')
@@ -151,7 +152,7 @@ void new_constructor_throws_memory_given_back(void **)
 			assert_int_equal(value, 42);
 		}
 	}
-	assert_true(mapped_bytes() < before + 64 * MIB); /* 200 MB if they leaked */
+	assert_true(mapped_bytes() < before + 64 * MIB); /* 400 MB if arrays leaked, 200 if strings did */
 }
 
 void standard_containers_contents_kept(void **)

@@ -125,6 +125,7 @@ static void disable_hands_all_to_libc(void **state)
 	assert_int_equal(value_of("DISABLE=1", "owns", "100000"), 0);
 	assert_int_equal(value_of("DISABLE=1", "trim", "20000"), 1);
 	assert_non_null(strstr(result.out.text, "<malloc version=\"1\">\n<heap nr=\"0\">")); /* libc's */
+	assert_int_equal(value_of("DISABLE=1", "mallinfo", "100"), 0);
 }
 
 static void wrap_tiny_off_hands_tiny_to_libc(void **state)

@@ -708,6 +708,23 @@ static long count_exact(long count)
 	return exact;
 }
 
+/* In how much mallinfo differs from mallinfo2, where some of libc's blocks are in its fast bins; -1: none are. */
+static long mallinfo_differs(long count)
+{
+	struct mallinfo (*mallinfo_function)(void);
+
+	*(void **)&mallinfo_function = dlsym(RTLD_DEFAULT, "mallinfo"); /* deprecated */
+	give_back(take((size_t)count, 64));
+	struct mallinfo narrow = mallinfo_function();
+	struct mallinfo2 wide = mallinfo2();
+	const int *fields = &narrow.arena;
+	const size_t *wide_fields = &wide.arena;
+	long differ = 0;
+	for (size_t i = 0; i < sizeof wide / sizeof wide.arena; i++)
+		differ += (size_t)fields[i] != wide_fields[i];
+	return wide.smblks != 0 && wide.fsmblks != 0 ? differ : -1;
+}
+
 /* A misuse; what follows it is the settings' business. */
 static long free_twice(long size)
 {
@@ -1137,7 +1154,7 @@ int main(int argc, char **argv)
 		{"owns", owns_block_of}, {"trim", trim}, {"use_small", use_small}, {"free_many", free_many}, {"free_mibs", free_mibs}, {"free_of", free_of_many_mibs},
 		{"free_burst", free_burst}, {"go_on", free_burst_and_go_on}, {"huge", count_huge},
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
-		{"exact", count_exact}, {"free_twice", free_twice}, {"delete_twice", delete_twice},
+		{"exact", count_exact}, {"mallinfo", mallinfo_differs}, {"free_twice", free_twice}, {"delete_twice", delete_twice},
 		{"resize_freed", resize_freed}, {"overflow_resized", overflow_resized},
 		{"fork_amid_report", fork_amid_report}, {"free_twice_in_child", free_twice_in_child},
 		{"free_twice_too_often", free_twice_too_often},
