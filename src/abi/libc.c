@@ -9,6 +9,7 @@
 #include "abi/next.h"
 #include "base/settings.h"
 #include "os/os.h"
+#include "os/trace.h"
 
 static struct {
 	void *(*malloc)(size_t);
@@ -24,14 +25,13 @@ enum { UNKNOWN, KNOWN, NONE };
 
 /* A static program without the dynamic loader has none. */
 #pragma weak dlsym
-#pragma weak dladdr
 
 /* The object that `address` belongs to: another allocator in between may have its names, too. */
 static void *object_of(void *address) {
 	Dl_info info;
 	void *(*open)(const char *, int);
 	*(void **)&open = next_definition("dlopen"); /* by name: a static program must not be linked with it */
-	if (address == NULL || open == NULL || dladdr(address, &info) == 0)
+	if (address == NULL || open == NULL || !trace_object(address, &info))
 		return NULL;
 	return open(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD); /* stays: it is loaded anyway */
 }
@@ -44,7 +44,7 @@ static void look_up_others(void *object) {
 }
 
 static bool look_up(void) {
-	if (dlsym == NULL || dladdr == NULL)
+	if (dlsym == NULL)
 		return false;
 	*(void **)&libc.malloc = next_definition("__libc_malloc");
 	*(void **)&libc.calloc = next_definition("__libc_calloc");

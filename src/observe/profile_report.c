@@ -8,8 +8,7 @@
 #include "base/text.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
-
-#pragma weak dladdr
+#include "os/trace.h"
 
 enum { SHOWN = 10, NAME_SHOWN = 40, FRAME_ROOM = 100 }; /* the last: for a frame and the end of a line */
 
@@ -17,7 +16,7 @@ enum { SHOWN = 10, NAME_SHOWN = 40, FRAME_ROOM = 100 }; /* the last: for a frame
 static void line_frame(struct line *l, uintptr_t frame, const void **modulep) {
 	Dl_info info;
 	const void *at = (const void *)(frame - 1); /* in the call, not behind it */
-	if (dladdr == NULL || dladdr(at, &info) == 0) {
+	if (!trace_object(at, &info)) {
 		line_ptr(l, at);
 		return;
 	}

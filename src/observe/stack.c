@@ -14,9 +14,8 @@
 #include "os/os.h"
 #include "os/trace.h"
 
-/* As in abi/catch.c: a static program has none. */
+/* A static program has none. */
 #pragma weak dlsym
-#pragma weak dladdr
 
 enum { CACHED = 256 };
 
@@ -84,7 +83,7 @@ static uintptr_t end_of(uintptr_t begin) {
 
 static void find_its_library(void) {
 	Dl_info info;
-	if (dladdr == NULL || dladdr(*(void **)&unwinder.get_ip, &info) == 0)
+	if (!trace_object(*(void **)&unwinder.get_ip, &info))
 		return;
 	unwinder.begin = (uintptr_t)info.dli_fbase;
 	unwinder.end = end_of(unwinder.begin);

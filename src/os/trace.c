@@ -9,7 +9,7 @@
 #include "os/os.h"
 
 /* A static program need not have it. */
-#pragma weak dladdr
+#pragma weak dlsym
 
 /* The top of the first thread's stack, by the loader. */
 extern void *__libc_stack_end __attribute__((weak));
@@ -114,7 +114,7 @@ void trace_write(const struct trace *s) {
 		line_dec(&l, i);
 		line_str(&l, " ");
 		line_ptr(&l, pc);
-		if (dladdr != NULL && dladdr(pc, &info) != 0 && info.dli_fname != NULL) {
+		if (trace_object(pc, &info) && info.dli_fname != NULL) {
 			line_str(&l, " ");
 			line_text(&l, info.dli_fname, text_length(info.dli_fname));
 			line_str(&l, "+");
@@ -122,4 +122,11 @@ void trace_write(const struct trace *s) {
 		}
 		line_write_plain(&l);
 	}
+}
+
+bool trace_object(const void *address, Dl_info *info) {
+	__typeof__(dladdr) *find = NULL;
+	if (dlsym != NULL)
+		*(void **)&find = dlsym(RTLD_DEFAULT, "dladdr");
+	return find != NULL && find(address, info) != 0;
 }

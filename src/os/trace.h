@@ -10,6 +10,8 @@
 #ifndef HAK_OS_TRACE_H
 #define HAK_OS_TRACE_H
 
+#include <dlfcn.h>
+
 #include "base/report.h"
 
 enum { TRACE_FRAMES = 12 };
@@ -24,6 +26,9 @@ void trace_capture(struct trace *s, const void *caller);
 
 /* Likewise, into the `most` first of `pc`. Returns how many there are. */
 unsigned trace_walk(uintptr_t *pc, unsigned most, const void *caller);
+
+/* dladdr; false: there is none, too. A library that refers to it has it looked up at the start of every program. */
+bool trace_object(const void *address, Dl_info *info);
 
 /* A line per frame: address, and object and offset where they can be told. */
 void trace_write(const struct trace *s);
