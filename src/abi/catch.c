@@ -8,25 +8,31 @@
 #include <dlfcn.h>
 #include <unwind.h>
 
-/* A static program does not have it. dlopen is looked up by name: a static program that had it would only
-   be warned at link time. */
+#include "os/trace.h"
+
 #pragma weak dlsym
 
-void *cxx_find(const char *mangled) {
-	static const char *const libraries[] = { "libstdc++.so.6", "libc++abi.so.1", "libc++.so.1",
-	                                         "libgcc_s.so.1" };
-	void *(*open)(const char *, int) = NULL;
+void *cxx_find(const char *mangled, const void *caller, const void *ours) {
+	static const char libraries[][16] = { "libstdc++.so.6", "libc++abi.so.1", "libc++.so.1", "libgcc_s.so.1" };
+	void *found = cxx_seen(mangled), *(*open)(const char *, int) = NULL;
+	if (found != NULL && found != ours)
+		return found;
+	/* By name: a static program that had it would be warned at link time. */
 	if (dlsym != NULL)
 		*(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
 	if (open == NULL)
 		return NULL;
-	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
-		void *lib = open(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
-		void *sym = lib != NULL ? dlsym(lib, mangled) : NULL;
-		if (sym != NULL)
-			return sym; /* the handle stays open: the library must not go away now */
+	Dl_info at = { .dli_fname = libraries[0] };
+	trace_object(caller, &at); /* leaves it as it is where there is none */
+	for (size_t i = 0; ; i++) {
+		void *lib = open(at.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+		found = lib != NULL ? dlsym(lib, mangled) : NULL;
+		if (found != NULL && found != ours)
+			return found; /* the handle stays open: the library must not go away now */
+		if (i == sizeof libraries / sizeof *libraries)
+			return NULL;
+		at.dli_fname = libraries[i];
 	}
-	return NULL;
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)
@@ -35,12 +41,6 @@ typedef void set_gr_fn(struct _Unwind_Context *, int, _Unwind_Word);
 typedef void set_ip_fn(struct _Unwind_Context *, _Unwind_Ptr);
 typedef void *begin_catch_fn(void *);
 typedef void end_catch_fn(void);
-
-/* Linked C++ programs have them; others come by cxx_find. */
-extern set_gr_fn set_gr __asm__("_Unwind_SetGR") __attribute__((weak));
-extern set_ip_fn set_ip __asm__("_Unwind_SetIP") __attribute__((weak));
-extern begin_catch_fn begin_catch __asm__("__cxa_begin_catch") __attribute__((weak));
-extern end_catch_fn end_catch __asm__("__cxa_end_catch") __attribute__((weak));
 
 extern HAK_HIDDEN const char hak_landing_pad[];
 extern HAK_HIDDEN int hak_call_guarded(void (*fn)(void *), void *arg);
@@ -56,12 +56,8 @@ enum { EXCEPTION_REGISTER = 0 };
 __attribute__((used)) _Unwind_Reason_Code
 hak_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class class,
                 struct _Unwind_Exception *exception, struct _Unwind_Context *context) {
-	set_gr_fn *gr = set_gr;
-	set_ip_fn *ip = set_ip;
-	if (gr == NULL)
-		*(void **)&gr = cxx_find("_Unwind_SetGR");
-	if (ip == NULL)
-		*(void **)&ip = cxx_find("_Unwind_SetIP");
+	set_gr_fn *gr = (set_gr_fn *)cxx_find("_Unwind_SetGR", NULL, NULL);
+	set_ip_fn *ip = (set_ip_fn *)cxx_find("_Unwind_SetIP", NULL, NULL);
 	/* Forced unwinding (thread cancellation) is not ours to stop. */
 	if (gr == NULL || ip == NULL || (actions & _UA_FORCE_UNWIND) != 0)
 		return _URC_CONTINUE_UNWIND;
@@ -73,12 +69,8 @@ hak_personality(int version, _Unwind_Action actions, _Unwind_Exception_Class cla
 }
 
 __attribute__((used)) void hak_swallow(void *exception) {
-	begin_catch_fn *begin = begin_catch;
-	end_catch_fn *end = end_catch;
-	if (begin == NULL)
-		*(void **)&begin = cxx_find("__cxa_begin_catch");
-	if (end == NULL)
-		*(void **)&end = cxx_find("__cxa_end_catch");
+	begin_catch_fn *begin = (begin_catch_fn *)cxx_find("__cxa_begin_catch", NULL, NULL);
+	end_catch_fn *end = (end_catch_fn *)cxx_find("__cxa_end_catch", NULL, NULL);
 	if (begin == NULL || end == NULL)
 		return; /* the exception object is lost, nothing else */
 	begin(exception);

@@ -7,9 +7,12 @@
 
 #include "base/compiler.h"
 
-/* A function of the C++ library, also of one that was loaded later, out of sight of the symbol
-   look-up; NULL: there is none. */
-void *cxx_find(const char *mangled);
+/* A function of the C++ run time: the one that the process sees; else the one of the object with the instruction `caller`
+   (inside, or linked with it), else any, of a library that was loaded out of sight. NULL: there is none but `ours`. */
+void *cxx_find(const char *mangled, const void *caller, const void *ours);
+
+/* The first of these: in the shared library the loader is asked, in the archive it is what was linked. */
+void *cxx_seen(const char *mangled);
 
 /* Calls `fn` with `arg`. False: it threw, and the exception is over. */
 bool call_catching(void (*fn)(void *arg), void *arg);

@@ -31,23 +31,21 @@ typedef void (*new_handler)(void);
 typedef new_handler get_new_handler_fn(void);
 typedef void throw_bad_alloc_fn(void);
 
-/* std::get_new_handler and std::__throw_bad_alloc, when a C++ library is linked. */
-extern get_new_handler_fn get_handler __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
-extern throw_bad_alloc_fn throw_bad_alloc __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
-
-static new_handler current_handler(void) {
-	get_new_handler_fn *get = get_handler;
-	if (get == NULL)
-		get = (get_new_handler_fn *)cxx_find("_ZSt15get_new_handlerv");
+static new_handler current_handler(const void *caller) {
+	get_new_handler_fn *get = (get_new_handler_fn *)cxx_find("_ZSt15get_new_handlerv", caller, NULL);
 	return get != NULL ? get() : NULL;
 }
 
-static void throw_or_die(size_t size) {
-	throw_bad_alloc_fn *thrower = throw_bad_alloc;
-	if (thrower == NULL)
-		thrower = (throw_bad_alloc_fn *)cxx_find("_ZSt17__throw_bad_allocv");
+extern void *own_op_new(size_t size) HAK_HIDDEN;
+
+static void throw_or_die(size_t size, const void *caller) {
+	throw_bad_alloc_fn *thrower = (throw_bad_alloc_fn *)cxx_find("_ZSt17__throw_bad_allocv", caller, NULL);
 	if (thrower != NULL)
 		thrower();
+	/* A run time inside a library has no more than that needs, but its new, which finds no such block either and throws. */
+	__typeof__(own_op_new) *its_new = (__typeof__(own_op_new) *)cxx_find("_Znw" SZ, caller, (void *)own_op_new);
+	if (its_new != NULL)
+		its_new(SIZE_MAX);
 	struct line l;
 	line_begin(&l);
 	line_str(&l, "out of memory in operator new of ");
@@ -74,7 +72,7 @@ static bool call_handler_catching(new_handler handler) {
    call_handler_catching, one that throws has given up. */
 static void *new_failed(size_t size, size_t align, unsigned kind, const void *caller, bool (*call)(new_handler)) {
 	new_handler handler;
-	while ((handler = current_handler()) != NULL && call(handler)) {
+	while ((handler = current_handler(caller)) != NULL && call(handler)) {
 		void *p = entry_alloc_as(size, align, kind, caller);
 		if (p != NULL)
 			return p;
@@ -85,7 +83,7 @@ static void *new_failed(size_t size, size_t align, unsigned kind, const void *ca
 HAK_COLD static void *new_or_throw(size_t size, size_t align, unsigned kind, const void *caller) {
 	void *p = new_failed(size, align, kind, caller, call_throwing);
 	if (p == NULL)
-		throw_or_die(size);
+		throw_or_die(size, caller);
 	return p;
 }
 
