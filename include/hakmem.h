@@ -11,7 +11,8 @@
  *   - blocks are aligned to 16 bytes
  *   - failure is NULL with errno ENOMEM; success and every free leave errno untouched
  *   - thread-safe; not async-signal-safe
- *   - blocks may be freed by any thread, with hak_free or with free
+ *   - blocks may be freed by any thread, with hak_free; with free, too, where the process's malloc is HAKMEM's,
+ *     which it need not be where only a library is linked with it, or loads it
  *   - freeing a block twice, or a pointer that was never allocated, ends the program with one line
  *     on standard error
  *   - since version 1.0
