@@ -29,8 +29,33 @@ struct start {
 	void *arg;
 };
 
-/* Looked up by who makes threads: one of them may not take the loader's lock. */
-static _Atomic(void *) set_cancel_type;
+/* Of libc, looked up by who makes threads: one of them may not take the loader's lock, and what a library refers to is
+   looked up at the start of every program. */
+static struct {
+	_Atomic(void *) set_cancel_type, register_cancel, unregister_cancel, unwind_next;
+} libc;
+#define LIBC(function) atomic_load_explicit(&libc.function, memory_order_relaxed) /* as in next_cached */
+
+#ifdef __GLIBC__
+/* What pthread_cleanup_push and pthread_cleanup_pop are made of. */
+typedef void cancel_fn(__pthread_unwind_buf_t *);
+#define __pthread_register_cancel(frame) ((cancel_fn *)LIBC(register_cancel))(frame)
+#define __pthread_unregister_cancel(frame) ((cancel_fn *)LIBC(unregister_cancel))(frame)
+#define __pthread_unwind_next(frame) ((cancel_fn *)LIBC(unwind_next))(frame)
+#endif
+
+HAK_EVERYDAY static void look_up(void) {
+	HAK_EVERYDAY_CONST static const char set_cancel_type[] = "pthread_setcanceltype";
+	next_cached(&libc.set_cancel_type, set_cancel_type);
+#ifdef __GLIBC__
+	HAK_EVERYDAY_CONST static const char register_cancel[] = "__pthread_register_cancel";
+	HAK_EVERYDAY_CONST static const char unregister_cancel[] = "__pthread_unregister_cancel";
+	HAK_EVERYDAY_CONST static const char unwind_next[] = "__pthread_unwind_next";
+	next_cached(&libc.register_cancel, register_cancel);
+	next_cached(&libc.unregister_cancel, unregister_cancel);
+	next_cached(&libc.unwind_next, unwind_next);
+#endif
+}
 
 /* Out of line: it is called once a thread. */
 HAK_EVERYDAY HAK_NOINLINE static void release(struct start *start) {
@@ -51,7 +76,7 @@ HAK_EVERYDAY static struct start take(void *arg) {
 /* The routine may have returned with cancellation at any instruction allowed; not in what follows. */
 HAK_EVERYDAY static void defer_cancellation(void) {
 	int (*set)(int, int *), before;
-	*(void **)&set = atomic_load_explicit(&set_cancel_type, memory_order_relaxed); /* as in next_cached */
+	*(void **)&set = LIBC(set_cancel_type);
 	if (set != NULL)
 		set(PTHREAD_CANCEL_DEFERRED, &before);
 }
@@ -77,8 +102,7 @@ static int run_c11(void *arg) {
 }
 
 HAK_EVERYDAY static struct start *new_start(struct start start) {
-	HAK_EVERYDAY_CONST static const char name[] = "pthread_setcanceltype";
-	next_cached(&set_cancel_type, name);
+	look_up();
 	fork_repair_if_due();
 	/* Loads a library, which an allocation may not once there are threads. */
 	if (profile_is_due())
