@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/syscall.h"
 #include "base/text.h"
 
 static void line_char(struct line *l, char c) {
@@ -81,9 +81,7 @@ const char *report_file_name(const char *path) {
 
 HAK_COLD static const char *program_file(void) {
 	static char path[256]; /* always the same is written */
-	int saved = errno;
-	long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path - 1);
-	errno = saved;
+	long n = raw6(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)path, sizeof path - 1, 0, 0);
 	return n > 0 ? report_file_name(path) : "?";
 }
 
@@ -95,7 +93,7 @@ const char *report_program(void) {
 }
 
 static uint64_t process_id(void) {
-	return (uint64_t)syscall(SYS_getpid);
+	return (uint64_t)raw6(SYS_getpid, 0, 0, 0, 0, 0, 0);
 }
 
 bool report_path(char *path, size_t size, const char *pattern) {
@@ -132,21 +130,18 @@ void line_end(struct line *l) {
 	l->text[l->len++] = '\n';
 }
 
-/* By syscall(): write() is a point at which a thread may be cancelled, which free is not. */
 static void write_out(const struct line *l) {
 	const char *at = l->text;
 	size_t left = l->len;
-	int saved = errno;
 	while (left > 0) {
-		ssize_t n = syscall(SYS_write, STDERR_FILENO, at, left);
-		if (n < 0 && errno == EINTR)
+		long n = raw6(SYS_write, STDERR_FILENO, (long)at, (long)left, 0, 0, 0);
+		if (n == -EINTR)
 			continue;
 		if (n <= 0)
 			break; /* nobody is listening; nothing better can be done */
 		at += n;
 		left -= (size_t)n;
 	}
-	errno = saved;
 }
 
 void line_write(struct line *l) {
