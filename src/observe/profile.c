@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "observe/profile.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <unistd.h>
 
@@ -11,6 +12,9 @@
 #include "observe/stack.h"
 #include "os/lock.h"
 #include "os/os.h"
+
+/* A static program has none. */
+#pragma weak dlsym
 
 bool hak_profile_due;
 
@@ -61,10 +65,20 @@ HAK_EVERYDAY void profile_init(void) {
 	sampling_set(0); /* brings every thread by */
 }
 
+/* clearenv takes away the environment, but not the program's name. */
+static bool libc_is_initialised(void) {
+	char **name = NULL;
+	if (__environ != NULL)
+		return true;
+	if (dlsym != NULL)
+		*(void **)&name = dlsym(RTLD_DEFAULT, "program_invocation_name");
+	return name != NULL && **name != '\0';
+}
+
 void profile_begin(const void *caller) {
 	/* Loading a library before libc is initialised would do that, without arguments and environment. Of
 	   several threads one is the first. */
-	if (__environ == NULL || (caller != NULL && !stack_may_prepare(caller)))
+	if ((caller != NULL && !stack_may_prepare(caller)) || !libc_is_initialised())
 		return;
 	if (!__atomic_exchange_n(&hak_profile_due, false, __ATOMIC_ACQ_REL))
 		return;

@@ -2,8 +2,9 @@
 /*
  * Allocates in ways whose bytes are known, keeps some, and prints what a heap profile should say:
  * "live BYTES", "total BYTES", "leak BYTES" (the part of `live` that leak_here allocated).
- * Usage: leaky [api FILE | signal NUMBER]
+ * Usage: leaky [cleared | api FILE | signal NUMBER]
  *
+ *   cleared takes its environment away, before it allocates
  *   api     profiles itself into FILE, with what is allocated before and after left out
  *   signal  raises the signal before and after
  */
@@ -141,6 +142,8 @@ int main(int argc, char **argv)
 	const char *how = argc == 3 ? argv[1] : "";
 	size_t leaked, before;
 
+	if (argc == 2 && strcmp(argv[1], "cleared") == 0 && clearenv() != 0)
+		return 1;
 	if (strcmp(how, "api") == 0) {
 		churn_one();
 		before = leak_here();
