@@ -66,7 +66,12 @@ static int check_file(const char *path) {
 		return 0;
 	if ((st.st_mode & S_IWOTH) != 0)
 		bad += printf("%s: is ignored: everybody may write to it\n", path) > 0;
-	if (st.st_uid != 0 && strcmp(path, standard_file) == 0)
+	/* Every process reads the standard one; any other is only to be put there. */
+	bool is_standard = strcmp(path, standard_file) == 0;
+	const mode_t reading = S_IRUSR | S_IRGRP | S_IROTH;
+	if (is_standard && (st.st_mode & reading) != reading)
+		bad += printf("%s: is ignored by some processes: not everybody may read it\n", path) > 0;
+	if (is_standard && st.st_uid != 0)
 		bad += printf("%s: is ignored by privileged processes: it is not root's\n", path) > 0;
 	if (st.st_size > READ_MOST)
 		bad += printf("%s: is read up to 64 KiB only\n", path) > 0;
@@ -92,12 +97,13 @@ static int show(const char *text) {
 	if (why != TOOL_OK)
 		return (int)process_complain(&p, why);
 	struct reading_setting s;
-	for (unsigned row = 0; reading_setting(&p.reading, row, &s); row++) {
+	unsigned row = 0;
+	for (; reading_setting(&p.reading, row, &s); row++) {
 		make_printable(s.name);
 		make_printable(s.value);
 		printf("%s = %s\n", s.name, s.value);
 	}
-	return TOOL_OK;
+	return (int)process_complain(&p, process_settings_why(&p, row));
 }
 
 static int run(int argc, char **argv) {

@@ -239,11 +239,17 @@ enum tool_exit process_stats(struct process *p, struct hak_stats *stats) {
 	return process_why(p, reading_stats(&p->reading, stats));
 }
 
-bool process_setting(const struct process *p, const char *name, struct reading_setting *s) {
-	for (unsigned row = 0; reading_setting(&p->reading, row, s); row++)
+enum tool_exit process_settings_why(const struct process *p, unsigned row) {
+	return process_why(p, row < p->reading.number[N_SETTINGS] ? READING_GONE : READING_OK);
+}
+
+enum tool_exit process_setting(const struct process *p, const char *name, struct reading_setting *s) {
+	unsigned row = 0;
+	for (; reading_setting(&p->reading, row, s); row++)
 		if (strcmp(s->name, name) == 0)
-			return true;
-	return false;
+			return TOOL_OK;
+	memset(s, 0, sizeof *s);
+	return process_settings_why(p, row);
 }
 
 enum tool_exit process_complain(const struct process *p, enum tool_exit why) {

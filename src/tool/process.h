@@ -27,8 +27,11 @@ enum tool_exit process_why(const struct process *p, enum reading_result result);
 /* The statistics of an opened process. */
 enum tool_exit process_stats(struct process *p, struct hak_stats *stats);
 
-/* The value of a setting in an opened process. False: it has no such setting. */
-bool process_setting(const struct process *p, const char *name, struct reading_setting *setting);
+/* Why reading_setting gave nothing at `row`. TOOL_OK: behind the last. */
+enum tool_exit process_settings_why(const struct process *p, unsigned row);
+
+/* The value of a setting in an opened process; its name is "" if it has no such setting. */
+enum tool_exit process_setting(const struct process *p, const char *name, struct reading_setting *setting);
 
 /* One line about what process_open or process_stats answered. Returns the answer. */
 enum tool_exit process_complain(const struct process *p, enum tool_exit why);

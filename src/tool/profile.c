@@ -2,6 +2,7 @@
 /* `hakmem profile`: has a running process sample its allocations for a while, by the signal that its user
    chose for that, and says where it wrote the profile. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -131,6 +132,22 @@ static bool is_same(const struct stat *a, const struct stat *b) {
 		a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
+/* It is written in pieces, and its end may be missing for good: the disk was full. The last part is the mappings, none
+   where the process sees no /proc; every line ends. */
+static bool is_whole(const char *path) {
+	static const char last_part[] = "MAPPED_LIBRARIES:";
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* it may be a FIFO by now */
+	FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+	char piece[1024];
+	bool is_line = true, is_last = false; /* is a line begun by the next piece, in the last part? */
+	while (file != NULL && fgets(piece, sizeof piece, file) != NULL) {
+		is_last = is_last || (is_line && strncmp(piece, last_part, sizeof last_part - 1) == 0);
+		is_line = strchr(piece, '\n') != NULL;
+	}
+	close_file(file);
+	return is_last && is_line;
+}
+
 /* By the path that we have for it, if that leads there. */
 static void print_path(char *path) {
 	char real[PATH_MAX];
@@ -147,6 +164,7 @@ struct target {
 	const struct process *p;
 	int fd;     /* -1: before Linux 5.3 */
 	int number; /* of the signal */
+	bool is_for_good; /* it samples from its start on: each signal writes the profile */
 };
 
 static bool reach(const struct target *t, int number) {
@@ -164,21 +182,42 @@ static int send(const struct target *t) {
 	return (int)process_complain(t->p, errno == EPERM ? TOOL_NO_PERMISSION : TOOL_NO_PROCESS);
 }
 
-/* The signal switches sampling on, or off if it was on, which can be seen: the file is written soon. */
+static bool is_pending(const struct target *t) {
+	uint64_t pending = process_status(t->p->pid, "SigPnd:", 16) | process_status(t->p->pid, "ShdPnd:", 16);
+	return (pending >> (t->number - 1) & 1) != 0;
+}
+
+/* A process that is stopped, or gets no processor, takes no signal, and of two that are pending only one: that would
+   switch sampling on, and nothing would switch it off. */
+static int send_again(const struct target *t) {
+	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000L };
+	for (int i = 0; i < LOOKS && is_pending(t); i++)
+		nanosleep(&look, NULL); /* an interruption ends one look sooner, not all */
+	if (!is_pending(t))
+		return send(t);
+	complain("process %d (%s) has not taken signal %d: no other is sent; once it takes it, it samples until the next",
+	         (int)t->p->pid, t->p->name, t->number);
+	return TOOL_FAILED;
+}
+
+/* The signal switches sampling on, or off if it was on, which can be seen: the file is written soon after it is
+   taken. */
 static int sample_for(const struct target *t, const char *path, long seconds) {
-	struct reading_setting sample;
-	bool is_for_good = process_setting(t->p, "sample", &sample) && atoi(sample.value) != 0; /* each signal writes it */
 	struct stat old = look_at(path), now = old;
-	int code = send(t);
-	for (int i = 0; code == TOOL_OK && !is_for_good && i < SOON && is_same(&now, &old) && !is_interrupted; i++) {
+	int code = send(t), looks = 0, soon = 0;
+	bool may_end = code == TOOL_OK && !t->is_for_good;
+	while (may_end && soon < SOON && looks < LOOKS && is_same(&now, &old) && !is_interrupted) {
 		pause_for(LOOK_MS);
+		looks++;
+		soon += !is_pending(t);
 		now = look_at(path);
 	}
-	bool was_on = !is_for_good && !is_same(&now, &old);
-	if (code == TOOL_OK && was_on)
-		code = send(t);
-	if (code == TOOL_OK)
-		pause_for(1000 * seconds - (is_for_good || was_on ? 0 : SOON * LOOK_MS));
+	bool was_on = may_end && !is_same(&now, &old);
+	if (was_on)
+		code = send_again(t);
+	long left = 1000 * seconds - (was_on ? 0 : looks * LOOK_MS);
+	if (code == TOOL_OK && left > 0)
+		pause_for(left);
 	is_interrupted = false;
 	return code;
 }
@@ -190,20 +229,22 @@ static int profile(const struct target *t, const char *pattern, long seconds) {
 	int code = sample_for(t, path, seconds);
 	struct stat before = look_at(path), old = before;
 	if (code == TOOL_OK)
-		code = send(t);
-	/* A thread of the process has to run for it. It is written once it has stopped growing. */
-	for (int i = 0; code == TOOL_OK && i < LOOKS; i++) {
+		code = send_again(t);
+	/* A thread of the process has to run for it, and may be slow to write. */
+	for (int i = 0; code == TOOL_OK && i < LOOKS;) {
 		pause_for(LOOK_MS);
 		struct stat now = look_at(path);
-		if (now.st_size != 0 && is_same(&now, &before) && !is_same(&now, &old)) {
+		if (is_same(&now, &before) && !is_same(&now, &old) && is_whole(path)) {
 			print_path(path);
 			return TOOL_OK;
 		}
+		i += now.st_size <= before.st_size;
 		before = now;
 	}
 	make_printable(path);
 	if (code == TOOL_OK)
-		complain("process %d has written no profile to %s", (int)t->p->pid, path + root);
+		complain("process %d has written %s profile to %s", (int)t->p->pid,
+		         before.st_size == 0 || is_same(&before, &old) ? "no" : "an incomplete", path + root);
 	return code != TOOL_OK ? code : TOOL_FAILED;
 }
 
@@ -226,8 +267,10 @@ static int run(int argc, char **argv) {
 			text = argv[i];
 		}
 	}
+	enum { DISABLE, SECURE, SAMPLE, SAMPLE_SIGNAL, SAMPLE_FILE, ALL };
+	static const char *const names[ALL] = { "disable", "secure", "sample", "sample_signal", "sample_file" };
+	struct reading_setting s[ALL];
 	struct process p;
-	struct reading_setting number, file;
 	pid_t pid;
 	if (text == NULL)
 		return misused("profile: which process?");
@@ -235,23 +278,24 @@ static int run(int argc, char **argv) {
 		return TOOL_USAGE;
 	struct target target = { .p = &p, .fd = (int)syscall(SYS_pidfd_open, pid, 0) };
 	enum tool_exit why = process_open(&p, pid);
+	for (int i = 0; i < ALL && why == TOOL_OK; i++)
+		why = process_setting(&p, names[i], &s[i]);
 	if (why != TOOL_OK)
 		return (int)process_complain(&p, why);
-	for (int i = 0; i < 2; i++) {
-		static const char *const names[] = { "disable", "secure" };
-		if (process_setting(&p, names[i], &number) && atoi(number.value) != 0) {
+	for (int i = DISABLE; i <= SECURE; i++) {
+		if (atoi(s[i].value) != 0) {
 			complain("process %d (%s) has %s = %s: nothing can be sampled there", (int)pid, p.name, names[i],
-			         number.value);
+			         s[i].value);
 			return TOOL_FAILED;
 		}
 	}
-	if (!process_setting(&p, "sample_signal", &number) || !process_setting(&p, "sample_file", &file) ||
-	    atoi(number.value) == 0) {
+	target.number = atoi(s[SAMPLE_SIGNAL].value);
+	target.is_for_good = atoi(s[SAMPLE].value) != 0;
+	if (target.number == 0 || s[SAMPLE_FILE].name[0] == '\0') {
 		complain("process %d was not started with a signal for this: HAKMEM_SAMPLE_SIGNAL=12 for example", (int)pid);
 		return TOOL_FAILED;
 	}
-	target.number = atoi(number.value);
-	return profile(&target, file.value, seconds);
+	return profile(&target, s[SAMPLE_FILE].value, seconds);
 }
 
 const struct command command_profile = {

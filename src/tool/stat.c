@@ -96,7 +96,8 @@ static void print_stats(const struct process *p, const struct hak_stats *st, enu
 	if (format == HAK_STATS_TEXT)
 		printf("%s[%d], HAKMEM %s, %s resident in all, at most %s\n", p->name, (int)p->pid, p->reading.version,
 		       amount_of(p->resident).text, amount_of(p->resident_peak).text);
-	if (format == HAK_STATS_TEXT && process_setting(p, "disable", &disable) && strcmp(disable.value, "1") == 0)
+	if (format == HAK_STATS_TEXT && process_setting(p, "disable", &disable) == TOOL_OK &&
+	    strcmp(disable.value, "1") == 0)
 		puts("disable = 1: libc's allocator serves it");
 	hak_stats_write(st, format, put, NULL);
 }

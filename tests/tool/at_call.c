@@ -26,7 +26,7 @@ static const struct {
 	int error;
 } errors[] = {
 	{ "EINTR", EINTR }, { "EIO", EIO }, { "ENOSPC", ENOSPC }, { "EROFS", EROFS },
-	{ "EPERM", EPERM }, { "ENOMEM", ENOMEM }, { "kill", 0 },
+	{ "EPERM", EPERM }, { "ENOMEM", ENOMEM }, { "ESRCH", ESRCH }, { "kill", 0 },
 };
 
 static int error_of(const char *name)

@@ -3,11 +3,12 @@
  * A program to look into: holds blocks whose number and bytes it says on standard output, and waits until its
  * standard input ends.
  *
- * usage: target [churn | titled | mapped FILE | uncaught SIGNAL | headless]
+ * usage: target [churn | titled | mapped FILE | uncaught SIGNAL | told SIGNAL | headless]
  *   churn     a thread allocates and frees meanwhile
  *   titled    likewise, after a title was written over the path by which this was started
  *   mapped    FILE is mapped to be read, as symbolizers do
  *   uncaught  nothing catches SIGNAL any more
+ *   told      says '!' on standard output whenever SIGNAL comes, and does nothing else for it
  *   headless  main's thread ends, and another one waits
  */
 #include <fcntl.h>
@@ -38,6 +39,12 @@ static void *churn(void *arg)
 		*slot = malloc((seed >> 18) % 3000 * (seed % 50 == 0 ? 40 : 1));
 	}
 	return arg;
+}
+
+static void tell(int number)
+{
+	(void)number;
+	(void)!write(STDOUT_FILENO, "!", 1);
 }
 
 /* Writes the line and waits. In one piece, and by write: what waits for this line may look at once, and dprintf frees its
@@ -92,6 +99,8 @@ int main(int argc, char **argv)
 	}
 	if (argc > 2 && strcmp(argv[1], "uncaught") == 0)
 		signal(atoi(argv[2]), SIG_DFL);
+	if (argc > 2 && strcmp(argv[1], "told") == 0)
+		signal(atoi(argv[2]), tell);
 	if (argc > 1 && strcmp(argv[1], "headless") == 0) {
 		if (pthread_create(&thread, NULL, live_on, NULL) != 0)
 			return 1;
