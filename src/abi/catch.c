@@ -8,18 +8,19 @@
 #include <dlfcn.h>
 #include <unwind.h>
 
+#include "os/os.h"
 #include "os/trace.h"
 
+/* A static program has none. */
 #pragma weak dlsym
 
 void *cxx_find(const char *mangled, const void *caller, const void *ours) {
 	static const char libraries[][16] = { "libstdc++.so.6", "libc++abi.so.1", "libc++.so.1", "libgcc_s.so.1" };
-	void *found = cxx_seen(mangled), *(*open)(const char *, int) = NULL;
+	void *found = cxx_seen(mangled), *(*open)(const char *, int);
 	if (found != NULL && found != ours)
 		return found;
 	/* By name: a static program that had it would be warned at link time. */
-	if (dlsym != NULL)
-		*(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
+	*(void **)&open = os_symbol("dlopen");
 	if (open == NULL)
 		return NULL;
 	Dl_info at = { .dli_fname = libraries[0] };

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The C++ run time as the loader knows it. Asked when it is needed: each name that a library refers to is looked up
- * at the start of every program, and few of them run out of memory, or are written in C++.
+ * The C++ run time as the loader knows it, asked when it is needed.
  */
-#include <dlfcn.h>
-
 #include "abi/catch.h"
+#include "os/os.h"
 
 void *cxx_seen(const char *mangled) {
-	return dlsym(RTLD_DEFAULT, mangled);
+	return os_symbol(mangled);
 }

@@ -18,6 +18,7 @@
 #include "abi/entry.h"
 #include "abi/lifecycle.h"
 #include "base/report.h"
+#include "os/os.h"
 
 #if SIZE_MAX == UINT64_MAX
 #define SZ "m" /* std::size_t is unsigned long */
@@ -275,16 +276,13 @@ OPERATOR(void, op_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothr
 /* ---- what the program replaced ---- */
 
 #ifdef __GLIBC__
-#pragma weak dlsym
-
 /* A program that is not position-independent has its own address for an operator whose address it takes: of
    a jump to ours. */
 static bool is_jump(void *seen) {
 	Dl_info info;
 	void *symbol = NULL;
-	__typeof__(dladdr1) *find = NULL;
-	if (dlsym != NULL)
-		*(void **)&find = dlsym(RTLD_DEFAULT, "dladdr1");
+	__typeof__(dladdr1) *find;
+	*(void **)&find = os_symbol("dladdr1");
 	return find != NULL && find(seen, &info, &symbol, RTLD_DL_SYMENT) != 0 && symbol != NULL &&
 		((const ElfW(Sym) *)symbol)->st_shndx == SHN_UNDEF;
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "base/own.h"
+#include "os/os.h"
 
 /* A static program without the dynamic loader has none. */
 #pragma weak dlsym
@@ -13,7 +14,7 @@
 HAK_COLD static void *in_libc(const char *name) {
 	static const char *const libraries[] = { "libc.so.6", "libpthread.so.0", "libdl.so.2" };
 	void *fn = NULL, *(*open)(Lmid_t, const char *, int);
-	*(void **)&open = dlsym(RTLD_DEFAULT, "dlmopen"); /* by name: a static program must not be linked with it */
+	*(void **)&open = os_symbol("dlmopen"); /* by name: a static program must not be linked with it */
 	for (size_t i = 0; i < sizeof libraries / sizeof *libraries && fn == NULL && open != NULL; i++) {
 		void *library = open(LM_ID_BASE, libraries[i], RTLD_LAZY | RTLD_NOLOAD);
 		fn = library != NULL ? dlsym(library, name) : NULL;

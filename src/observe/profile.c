@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "observe/profile.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <unistd.h>
 
@@ -12,9 +11,6 @@
 #include "observe/stack.h"
 #include "os/lock.h"
 #include "os/os.h"
-
-/* A static program has none. */
-#pragma weak dlsym
 
 bool hak_profile_due;
 
@@ -67,11 +63,9 @@ HAK_EVERYDAY void profile_init(void) {
 
 /* clearenv takes away the environment, but not the program's name. */
 static bool libc_is_initialised(void) {
-	char **name = NULL;
 	if (__environ != NULL)
 		return true;
-	if (dlsym != NULL)
-		*(void **)&name = dlsym(RTLD_DEFAULT, "program_invocation_name");
+	char *const *name = os_symbol("program_invocation_name");
 	return name != NULL && **name != '\0';
 }
 

@@ -96,10 +96,10 @@ static bool is_in_unwinder(const void *caller) {
 }
 
 static void find_unwinder(void) {
-	void *(*open)(const char *, int) = NULL;
-	if (dlsym == NULL || dlsym(RTLD_DEFAULT, "_dl_find_object") == NULL)
+	void *(*open)(const char *, int);
+	if (os_symbol("_dl_find_object") == NULL)
 		return;
-	*(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
+	*(void **)&open = os_symbol("dlopen");
 	void *library = open != NULL ? open("libgcc_s.so.1", RTLD_LAZY) : NULL;
 	if (library == NULL)
 		return;

@@ -4,7 +4,7 @@
  * implements it (os_linux.c).
  *
  * None of these functions touches errno, allocates, takes a lock or is interposable: they make the
- * system call themselves, but for os_thread_start and os_handle_signal, which go by libc. Sizes are
+ * system call themselves, but for os_thread_start, os_handle_signal and os_symbol, which go by libc. Sizes are
  * bytes; addresses and sizes are multiples of the page size unless noted.
  */
 #ifndef HAK_OS_OS_H
@@ -215,6 +215,10 @@ struct os_thread {
 	char *stack; /* NULL before the first start; kept for the next one, in a fork child */
 };
 bool os_thread_start(struct os_thread *thread);
+
+/* What the process sees by that name, NULL: nothing, or there is no loader. Takes the loader's lock. For what few
+   programs have use for: what a library refers to itself is looked up at the start of each. */
+void *os_symbol(const char *name);
 
 /* Writes to standard error, ended as by line_write. Unlike that it touches neither errno nor what else is
    a thread's own. */

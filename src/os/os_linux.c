@@ -2,7 +2,7 @@
 /*
  * The platform contract on Linux: raw system calls, so that neither errno nor a library that
  * interposes libc's wrappers (a fake clock, an mmap tracer) is involved. But for clone and sigaction, which take
- * assembly that libc has: how a thread begins, and how a handler returns.
+ * assembly that libc has (how a thread begins, and how a handler returns), and dlsym.
  *
  * After the constructor only mmap, munmap, mremap, madvise, mprotect and futex are used:
  * sandboxes that permit what libc's malloc needs permit us. The clock is read
@@ -12,6 +12,7 @@
  */
 #include "os/os.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -590,6 +591,13 @@ HAK_COLD bool os_thread_start(struct os_thread *thread) {
 	os_protect(thread->stack, guard, false);
 	os_expect_thread();
 	return clone_without_signals(thread, thread->stack + size) > 0;
+}
+
+/* A static program has none. */
+#pragma weak dlsym
+
+void *os_symbol(const char *name) {
+	return dlsym != NULL ? dlsym(RTLD_DEFAULT, name) : NULL;
 }
 
 HAK_EVERYDAY int os_thread_id(void) {

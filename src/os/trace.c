@@ -8,9 +8,6 @@
 #include "base/text.h"
 #include "os/os.h"
 
-/* A static program need not have it. */
-#pragma weak dlsym
-
 /* The top of the first thread's stack, by the loader. */
 extern void *__libc_stack_end __attribute__((weak));
 
@@ -125,8 +122,7 @@ void trace_write(const struct trace *s) {
 }
 
 bool trace_object(const void *address, Dl_info *info) {
-	__typeof__(dladdr) *find = NULL;
-	if (dlsym != NULL)
-		*(void **)&find = dlsym(RTLD_DEFAULT, "dladdr");
+	__typeof__(dladdr) *find;
+	*(void **)&find = os_symbol("dladdr");
 	return find != NULL && find(address, info) != 0;
 }

@@ -27,7 +27,7 @@ void trace_capture(struct trace *s, const void *caller);
 /* Likewise, into the `most` first of `pc`. Returns how many there are. */
 unsigned trace_walk(uintptr_t *pc, unsigned most, const void *caller);
 
-/* dladdr; false: there is none, too. A library that refers to it has it looked up at the start of every program. */
+/* dladdr. False: there is no such object, or no loader. */
 bool trace_object(const void *address, Dl_info *info);
 
 /* A line per frame: address, and object and offset where they can be told. */
