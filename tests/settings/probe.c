@@ -464,6 +464,7 @@ static long fork_amid_purging(long count)
 static struct {
 	size_t blocks;
 	atomic_bool goes_on, looked;
+	long full; /* KiB resident while the visit goes on */
 	long wrong;
 } look;
 
@@ -483,10 +484,10 @@ static int free_and_nap(const void *area, void *ms)
 {
 	(void)area;
 	give_back(look.blocks);
-	long before = resident_kib();
+	look.full = resident_kib();
 	look.goes_on = true;
 	usleep((useconds_t)*(long *)ms * 1000);
-	look.wrong += resident_kib() < before - 1024 ? 1 : 0;
+	look.wrong += resident_kib() < look.full - 1024 ? 1 : 0;
 	look.wrong += look.looked ? 2 : 0;
 	return 1;
 }
@@ -505,9 +506,9 @@ static long visit_held(long ms)
 	look.blocks = take(20000, 4000);
 	if (visit(free_and_nap, &ms) != 1)
 		return -1;
-	long full = resident_kib(), waited = 0;
+	long waited = 0;
 	pthread_join(thread, &bad);
-	while (resident_kib() > full / 2 && waited++ < LATEST_MS)
+	while (resident_kib() > look.full / 2 && waited++ < LATEST_MS)
 		usleep(1000);
 	return look.wrong + (bad != NULL ? 4 : 0) + (waited >= LATEST_MS ? 8 : 0);
 }
