@@ -20,11 +20,7 @@
 #include "base/report.h"
 #include "os/os.h"
 
-#if SIZE_MAX == UINT64_MAX
-#define SZ "m" /* std::size_t is unsigned long */
-#else
-#define SZ "j"
-#endif
+#define SZ CXX_SIZE_T
 
 /* ---- out of memory ---- */
 
@@ -119,25 +115,12 @@ HAK_INLINE void *new_nothrow(size_t size, unsigned kind) {
 	ret name params __asm__(mangled); \
 	HAK_EXPORT __attribute__((weak)) ret name params body
 
-/* The address that the process takes for a symbol. In C a compiler may say that it is the function below. */
-#if defined(__x86_64__)
-#define SEE(fn, mangled) __asm__("mov " mangled "@GOTPCREL(%%rip), %0" : "=r"(fn))
-#elif defined(__aarch64__)
-#define SEE(fn, mangled) \
-	__asm__("adrp %0, :got:" mangled "\n\tldr %0, [%0, :got_lo12:" mangled "]" : "=r"(fn))
-#else
-#define SEE(fn, mangled) ((fn) = NULL) /* each form serves itself */
-#endif
-
-/* One that others go by: `own_##name` is ours whatever happens. */
+/* One that others go by: `own_##name` is ours whatever happens, `seen_##name` what the process takes for it. */
 #define BASE_OPERATOR(ret, name, mangled, params, body) \
 	OPERATOR(ret, name, mangled, params, body) \
 	extern __typeof__(name) own_##name __attribute__((alias(mangled))) HAK_HIDDEN; \
-	HAK_INLINE __typeof__(name) *seen_##name(void) { \
-		__typeof__(name) *fn; \
-		SEE(fn, mangled); \
-		return fn; \
-	}
+	static const char name##_mangled[] = mangled; \
+	static __typeof__(name) *seen_##name;
 
 /* Which of them the program has of its own, as bits. Constant from our constructor on, before which no C++ runs, unless
    in .preinit_array. */
@@ -150,12 +133,12 @@ BASE_OPERATOR(void *, op_new_aligned, "_Znw" SZ "St11align_val_t", (size_t size,
               { return new_aligned(size, align, KIND_NEW); })
 BASE_OPERATOR(void *, op_new_array, "_Zna" SZ, (size_t size), {
 	if (IS_REPLACED(NEW))
-		return seen_op_new()(size);
+		return seen_op_new(size);
 	return new_plain(size, KIND_NEW_ARRAY);
 })
 BASE_OPERATOR(void *, op_new_array_aligned, "_Zna" SZ "St11align_val_t", (size_t size, size_t align), {
 	if (IS_REPLACED(NEW << ALIGNED))
-		return seen_op_new_aligned()(size, align);
+		return seen_op_new_aligned(size, align);
 	return new_aligned(size, align, KIND_NEW_ARRAY);
 })
 
@@ -184,24 +167,24 @@ HAK_COLD static void *attempt_aligned(void *(*fn)(size_t size, size_t align), si
 
 OPERATOR(void *, op_new_nothrow, "_Znw" SZ "RKSt9nothrow_t", (size_t size, const void *tag), {
 	if (IS_REPLACED(NEW))
-		return attempt_plain(seen_op_new(), size);
+		return attempt_plain(seen_op_new, size);
 	return new_nothrow(size, KIND_NEW);
 })
 OPERATOR(void *, op_new_array_nothrow, "_Zna" SZ "RKSt9nothrow_t", (size_t size, const void *tag), {
 	if (IS_REPLACED(NEW | NEW_ARRAY))
-		return attempt_plain(seen_op_new_array(), size);
+		return attempt_plain(seen_op_new_array, size);
 	return new_nothrow(size, KIND_NEW_ARRAY);
 })
 OPERATOR(void *, op_new_aligned_nothrow, "_Znw" SZ "St11align_val_tRKSt9nothrow_t",
          (size_t size, size_t align, const void *tag), {
 	if (IS_REPLACED(NEW << ALIGNED))
-		return attempt_aligned(seen_op_new_aligned(), size, align);
+		return attempt_aligned(seen_op_new_aligned, size, align);
 	return new_aligned_nothrow(size, align, KIND_NEW);
 })
 OPERATOR(void *, op_new_array_aligned_nothrow, "_Zna" SZ "St11align_val_tRKSt9nothrow_t",
          (size_t size, size_t align, const void *tag), {
 	if (IS_REPLACED((NEW | NEW_ARRAY) << ALIGNED))
-		return attempt_aligned(seen_op_new_array_aligned(), size, align);
+		return attempt_aligned(seen_op_new_array_aligned, size, align);
 	return new_aligned_nothrow(size, align, KIND_NEW_ARRAY);
 })
 
@@ -210,65 +193,65 @@ BASE_OPERATOR(void, op_delete_aligned, "_ZdlPvSt11align_val_t", (void *p, size_t
               { entry_free_as(p, KIND_NEW); })
 BASE_OPERATOR(void, op_delete_array, "_ZdaPv", (void *p), {
 	if (IS_REPLACED(DELETE))
-		seen_op_delete()(p);
+		seen_op_delete(p);
 	else
 		entry_release_as(p, KIND_NEW_ARRAY);
 })
 BASE_OPERATOR(void, op_delete_array_aligned, "_ZdaPvSt11align_val_t", (void *p, size_t align), {
 	if (IS_REPLACED(DELETE << ALIGNED))
-		seen_op_delete_aligned()(p, align);
+		seen_op_delete_aligned(p, align);
 	else
 		entry_free_as(p, KIND_NEW_ARRAY);
 })
 
 OPERATOR(void, op_delete_sized, "_ZdlPv" SZ, (void *p, size_t size), {
 	if (IS_REPLACED(DELETE))
-		seen_op_delete()(p);
+		seen_op_delete(p);
 	else
 		entry_release_sized(p, size, 0, KIND_NEW);
 })
 OPERATOR(void, op_delete_array_sized, "_ZdaPv" SZ, (void *p, size_t size), {
 	if (IS_REPLACED(DELETE | DELETE_ARRAY))
-		seen_op_delete_array()(p);
+		seen_op_delete_array(p);
 	else
 		entry_release_sized(p, size, 0, KIND_NEW_ARRAY);
 })
 /* The next two are called if a constructor throws: out of line, as those of aligned blocks, which are few. */
 OPERATOR(void, op_delete_nothrow, "_ZdlPvRKSt9nothrow_t", (void *p, const void *tag), {
 	if (IS_REPLACED(DELETE))
-		seen_op_delete()(p);
+		seen_op_delete(p);
 	else
 		entry_free_as(p, KIND_NEW);
 })
 OPERATOR(void, op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", (void *p, const void *tag), {
 	if (IS_REPLACED(DELETE | DELETE_ARRAY))
-		seen_op_delete_array()(p);
+		seen_op_delete_array(p);
 	else
 		entry_free_as(p, KIND_NEW_ARRAY);
 })
 OPERATOR(void, op_delete_sized_aligned, "_ZdlPv" SZ "St11align_val_t", (void *p, size_t size, size_t align), {
 	if (IS_REPLACED(DELETE << ALIGNED))
-		seen_op_delete_aligned()(p, align);
+		seen_op_delete_aligned(p, align);
 	else
 		entry_free_sized(p, size, align, KIND_NEW);
 })
 OPERATOR(void, op_delete_array_sized_aligned, "_ZdaPv" SZ "St11align_val_t", (void *p, size_t size, size_t align), {
 	if (IS_REPLACED((DELETE | DELETE_ARRAY) << ALIGNED))
-		seen_op_delete_array_aligned()(p, align);
+		seen_op_delete_array_aligned(p, align);
 	else
 		entry_free_sized(p, size, align, KIND_NEW_ARRAY);
 })
 OPERATOR(void, op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t",
          (void *p, size_t align, const void *tag), {
 	if (IS_REPLACED(DELETE << ALIGNED))
-		seen_op_delete_aligned()(p, align);
+		seen_op_delete_aligned(p, align);
 	else
 		entry_free_as(p, KIND_NEW);
 })
 OPERATOR(void, op_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t",
          (void *p, size_t align, const void *tag), {
 	if (IS_REPLACED((DELETE | DELETE_ARRAY) << ALIGNED))
-		seen_op_delete_array_aligned()(p, align);
+		seen_op_delete_array_aligned(p, align);
 	else
 		entry_free_as(p, KIND_NEW_ARRAY);
 })
@@ -292,19 +275,16 @@ static bool is_jump(void *seen) {
 }
 #endif
 
-HAK_COLD static void note_another(unsigned bit, void *seen) {
-	if (seen != NULL && !is_jump(seen))
+HAK_COLD HAK_NOINLINE static void *note_seen(unsigned bit, const char *mangled, void *own) {
+	void *seen = cxx_seen(mangled);
+	if (seen != NULL && seen != own && !is_jump(seen))
 		replaced |= bit;
+	return seen;
 }
 
-#define NOTE(bit, name) \
-	do { \
-		if (HAK_UNLIKELY(seen_##name() != own_##name)) \
-			note_another(bit, (void *)seen_##name()); \
-	} while (0)
+#define NOTE(bit, name) seen_##name = (__typeof__(name) *)note_seen(bit, name##_mangled, (void *)own_##name)
 
-/* Here, since later the loader's lock may be held by a thread that waits for the one that asks. */
-HAK_EVERYDAY_SMALL __attribute__((constructor(INIT_FIRST))) static void note_replaced(void) {
+HAK_COLD static void note_replaced(void) {
 	NOTE(NEW, op_new);
 	NOTE(NEW_ARRAY, op_new_array);
 	NOTE(DELETE, op_delete);
@@ -313,4 +293,11 @@ HAK_EVERYDAY_SMALL __attribute__((constructor(INIT_FIRST))) static void note_rep
 	NOTE(NEW_ARRAY << ALIGNED, op_new_array_aligned);
 	NOTE(DELETE << ALIGNED, op_delete_aligned);
 	NOTE(DELETE_ARRAY << ALIGNED, op_delete_array_aligned);
+}
+
+/* Here, since later the loader's lock may be held by a thread that waits for the one that asks. Where there is no C++ run
+   time, each form serves itself, and most programs are spared eight names to look up. */
+HAK_EVERYDAY_SMALL __attribute__((constructor(INIT_FIRST))) static void note_if_cxx(void) {
+	if (cxx_is_there())
+		note_replaced();
 }
