@@ -82,6 +82,17 @@ def _scope(summary):
     return ", ".join(words)
 
 
+def _share_ahead(ratios):
+    """A row is ahead by its ratio; the share is as sure as its rows are."""
+    ahead = sum(ratio < 1 for ratio, _ in ratios)
+    least = sum(ratio + half < 1 for ratio, half in ratios)
+    most = sum(ratio - half < 1 for ratio, half in ratios)
+    count = len(ratios)
+    verdict = _judge("share of the rows that are ahead of all peers", ahead / count if count else None, None, ">=",
+                     AHEAD, "", f"{ahead} of {count} rows, {least} to {most} by the spread")
+    return replace(verdict, close=count > 0 and least < AHEAD * count <= most)
+
+
 def _over_all_rows(summary, hakmem):
     def worst(what):
         return max(((*summary.cell(row, hakmem).to_best[what], row.name)
@@ -98,10 +109,7 @@ def _over_all_rows(summary, hakmem):
     yield _judge("time of the slowest row beside the row's fastest peer", value, half, "<=",
                  SLOWEST, "", row)
     rows = summary.compared("time")
-    ahead = sum(summary.cell(row, hakmem).to_best["time"][0] < 1 for row in rows)
-    yield _judge("share of the rows that are ahead of all peers",
-                 ahead / len(rows) if rows else None, None, ">=", AHEAD, "",
-                 f"{ahead} of {len(rows)} rows")
+    yield _share_ahead([summary.cell(row, hakmem).to_best["time"] for row in rows])
     value, half, peer = mean("time")
     yield _judge("time over all rows (geometric mean) beside the best single peer", value, half,
                  "<=", TIME_MEAN, "", peer)

@@ -107,6 +107,13 @@ def check_others(words):
         allocators.parse_list(",".join(others), build="")
 
 
+def check_nobody_else():
+    """Complains where libc would not serve, and others would not be alone."""
+    path = allocators.others_malloc(allocators.Allocator("libc", "libc").environment())
+    if path:
+        raise Refused(f"{path} serves every program here (see {machine.PRELOAD_FILE}): libc cannot be compared")
+
+
 def choose_allocators(words, build):
     """The allocators asked for, else those found, and the peers that are missing then."""
     return allocators.found(build) if words is None else (allocators.parse_list(words, build), [])
@@ -197,14 +204,27 @@ def draw(options, summary):
         return {}
 
 
-def write_results(options, folders, summary, verdicts, warnings):
-    """All files at the end, each whole; where they are, in words.
+def is_beside(folder, source):
+    """Whether what lies there is of the measurement that is shown again."""
+    return source is not None and os.path.realpath(folder) == os.path.dirname(os.path.realpath(source))
 
-    What was measured comes first: from that all else can be made again. The rest is of it, or is not there.
-    """
+
+def write_measured(folder, summary, verdicts, warnings, lines):
+    """compare.json, from which all else can be made again. Where it cannot be written, the tables are all there is."""
+    try:
+        files.make_folder(folder)  # it was there when measuring began
+        files.write({os.path.join(folder, "compare.json"): files.as_json(summary, verdicts, warnings)})
+    except (Failed, Refused) as problem:
+        print("\n".join(lines))
+        raise Failed(problem) from None
+
+
+def write_rest(options, folders, summary, verdicts, warnings):
+    """All other files, each whole, of the same measurement, or not there; where they are, in words."""
     folder, pages = folders
-    files.write({os.path.join(folder, "compare.json"): files.as_json(summary, verdicts, warnings)})
     old = {os.path.join(folder, name) for name in pictures.FILES | {"compare.csv"}}
+    if is_beside(folder, options.source):
+        old = set()
     try:
         drawn = draw(options, summary)
         contents = {os.path.join(pages, name): content
@@ -212,9 +232,9 @@ def write_results(options, folders, summary, verdicts, warnings):
         if options.results:
             contents[os.path.join(BENCH, "RESULTS.md")] = markdown.page(summary, verdicts, warnings, drawn)
         files.write(contents)
-        if options.source:  # what lies beside it is of the same measurement
-            old = set()
-        old = (old | {os.path.join(pages, name) for name in pictures.FILES}) - contents.keys()
+        if pages != folder:
+            old |= {os.path.join(pages, name) for name in pictures.FILES}
+        old -= contents.keys()
     finally:
         for path in old:  # of another measurement
             files.remove(path)
@@ -240,6 +260,7 @@ def compare(arguments):
                 print(f"{row.name:36} {row.workload} {' '.join(row.arguments)}".rstrip())
             return
         check_others(options.allocators)
+        check_nobody_else()
         with only_one():
             build = make_build(options)
             check_programs(rows, build)
@@ -259,8 +280,9 @@ def compare(arguments):
     except SPOILT if options.source else ():
         raise Refused(UNLIKE) from None
     with uninterrupted():
-        folder = write_results(options, folders, summary, verdicts, warnings)
+        write_measured(folders[0], summary, verdicts, warnings, lines)
+        where = write_rest(options, folders, summary, verdicts, warnings)
     end_at_once()
     print("\n".join(lines))
-    print(f"written: {folder}")
+    print(f"written: {where}")
 

@@ -256,4 +256,6 @@ def measure(rows, allocators, runs, level, build, timeout):
     if _files(allocators) != files:
         raise Failed("a library was replaced while it was measured")
     outcome.drop_skipped()
+    if not outcome.rows:
+        raise Failed("; ".join(f"{name}: {why}" for name, why in outcome.skipped.items()))
     return outcome
