@@ -102,6 +102,11 @@ HAK_EVERYDAY bool background_has_thread(void) {
 	return state == AWAKE || state == ASLEEP;
 }
 
+bool background_is_this(void) {
+	/* Relaxed: to the thread itself it is its own. */
+	return __atomic_load_n(&background.thread.id, __ATOMIC_RELAXED) == os_thread_id();
+}
+
 /* ---- fork, and whoever looks at all there is ---- */
 
 /* May the thread be at work, now or from the next call on that frees? */
@@ -141,6 +146,7 @@ void background_after_fork(void) {
 		purge_after_fork(false); /* nothing is put back yet: the space lock may be held by who is gone */
 	hak_tcache.background_holds = 0;
 	lock_reset(&background.working);
+	background.thread.id = 0;
 	atomic_store_explicit(&background.state, NONE, memory_order_relaxed);
 }
 

@@ -28,8 +28,9 @@ void background_poke(void);
 /* The process ends: the thread does nothing from here on. */
 void background_stop(void);
 
-/* Is there such a thread? */
+/* Is there such a thread, and is it the caller? */
 bool background_has_thread(void);
+bool background_is_this(void);
 
 /* Around fork, and where all is looked at that others must not change, by the thread that does it; one amid the other.
    background_hold: is there to be no such thread, or does it hold still, also if it is started meanwhile? */

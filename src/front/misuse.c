@@ -7,6 +7,7 @@
 #include "base/probe.h"
 #include "base/report.h"
 #include "base/settings.h"
+#include "front/background.h"
 #include "front/bins.h"
 #include "front/details.h"
 #include "front/guard.h"
@@ -66,18 +67,23 @@ HAK_COLD static bool finish(struct line *l, enum misuse_op op, uintptr_t addr) {
 	HAK_PROBE2(misuse, op, addr);
 	if (hak_settings.on_error == ERROR_IGNORE)
 		return false;
-	bool is_first = misuse_begin_report();
+	/* The purge thread finds what was written to blocks on their way. It has no memory that is a thread's own, which
+	   details and abort need, nor may a handler of the program run in it. */
+	bool aside = background_is_this(), is_first = misuse_begin_report();
 	if (is_first && ++reports.said <= REPORTS_MOST)
 		line_write(l);
-	if (is_first && !reports.has_details && (hak_settings.verbose || hak_settings.secure >= 2)) {
+	if (is_first && !aside && !reports.has_details && (hak_settings.verbose || hak_settings.secure >= 2)) {
 		reports.has_details = true;
 		details_write(addr);
 	}
 	/* Before abort: a handler of SIGABRT may leave it by siglongjmp, and what is found next is to be said, too. */
 	if (is_first)
 		misuse_end_report();
-	if (hak_settings.on_error == ERROR_ABORT)
+	if (hak_settings.on_error != ERROR_ABORT)
+		return false;
+	if (!aside)
 		abort();
+	os_abort_process();
 	return false;
 }
 

@@ -192,6 +192,9 @@ int os_process_id(void);
 /* Sends a signal to the calling thread, as raise does. */
 void os_raise(int signal);
 
+/* abort() for a thread of our own: another one takes SIGABRT. Returns after a second if its handler lets the process go on. */
+void os_abort_process(void);
+
 /* Threads of the process, as the system counts them; 0: it does not tell. */
 unsigned os_thread_count(void);
 
@@ -213,6 +216,7 @@ struct os_thread {
 	void (*run)(void);
 	const char *name; /* 15 bytes at most */
 	char *stack; /* NULL before the first start; kept for the next one, in a fork child */
+	int id;      /* its own to write, and to be asked whether the caller is it */
 };
 bool os_thread_start(struct os_thread *thread);
 

@@ -562,7 +562,8 @@ static void drop_privileges(void) {
 }
 
 static int run_thread(void *arg) {
-	const struct os_thread *thread = arg;
+	struct os_thread *thread = arg;
+	__atomic_store_n(&thread->id, os_thread_id(), __ATOMIC_RELAXED);
 	raw6(SYS_prctl, PR_SET_NAME, (long)thread->name, 0, 0, 0, 0);
 	drop_privileges();
 	thread->run();
@@ -610,6 +611,12 @@ int os_process_id(void) {
 
 void os_raise(int signal) {
 	raw6(SYS_tgkill, os_process_id(), os_thread_id(), signal, 0, 0, 0);
+}
+
+void os_abort_process(void) {
+	static const uint32_t nobody_changes;
+	raw6(SYS_kill, os_process_id(), SIGABRT, 0, 0, 0, 0);
+	os_wait_ms(&nobody_changes, 0, 1000);
 }
 
 void os_handle_signal(int number, void (*handle)(int number)) {

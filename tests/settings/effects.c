@@ -703,6 +703,15 @@ static void children_tell_of_their_own_misuses(void **state)
 	assert_int_equal(times_said("double free of "), 101);
 	assert_int_equal(times_said("found by thread "), 2);
 }
+static void background_thread_tells_of_what_was_written_to(void **state)
+{
+	assert_int_equal(value_of("BACKGROUND=1 ON_ERROR=report VERBOSE=1", "written_on_their_way", "0"), 0);
+	assert_true(times_said("hakmem: write after free to ") > 0);
+	run_probe("BACKGROUND=1", "written_on_their_way", "0");
+	assert_int_equal(times_said("hakmem: write after free to "), 1);
+	assert_true(child_killed(&result, SIGABRT));
+}
+
 
 /* Whose heap the block is in, who freed it, and who found it. */
 static void details_in_a_fork_child_name_its_thread(void **state)
@@ -835,3 +844,4 @@ int main(int argc, char **argv)
 	library = argv[2];
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
+		cmocka_unit_test(background_thread_tells_of_what_was_written_to),

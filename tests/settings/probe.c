@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -517,6 +518,58 @@ static long visit_held(long ms)
 static long count_huge(long mib)
 {
 	char line[512];
+static _Atomic int stage;
+
+/* It starts the purge thread, by freeing, and ends. */
+static void *start_purging(void *unused)
+{
+	give_back(take(20000, 4000));
+	return NULL;
+}
+
+static void *take_and_sleep(void *unused)
+{
+	take(MOST, 1000);
+	stage = 1;
+	while (stage == 1)
+		usleep(1000);
+	return NULL;
+}
+
+/* Blocks are written to when they are on their way home to a thread that sleeps, where the purge thread finds them, whose
+   starter is gone, and its thread-local memory with it. 0: it has given the others back. */
+static long written_on_their_way(long unused)
+{
+	enum { LATEST_MS = 20000, STACK = 64 * MIB /* more than libc keeps of those that have ended */ };
+	pthread_attr_t attributes;
+	pthread_t thread;
+	long full, waited = 0;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK);
+	if (pthread_create(&thread, &attributes, start_purging, NULL) != 0)
+		return -1;
+	pthread_join(thread, NULL);
+	/* Or the next thread would lie where it was. */
+	if (mmap(NULL, STACK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ||
+	    pthread_create(&thread, NULL, take_and_sleep, NULL) != 0)
+		return -1;
+	while (stage == 0)
+		usleep(1000);
+	full = resident_kib();
+	for (unsigned i = 0; i < MOST / 2; i++)
+		free(blocks[i]);
+	for (unsigned i = 0; i < MOST / 2; i++) {
+		char *block = blocks[MOST / 2 + i * 641 % (MOST / 2)]; /* each in another slab than the last */
+		free(block);
+		if (i < 100)
+			*(volatile uintptr_t *)block ^= 1;
+	}
+	while (resident_kib() > full / 2 && waited++ < LATEST_MS)
+		usleep(1000);
+	return waited >= LATEST_MS;
+}
+
 	long n = 0;
 	FILE *file;
 
@@ -1184,3 +1237,4 @@ int main(int argc, char **argv)
 	fprintf(stderr, "usage: probe ACTION ARGUMENT\n");
 	return 2;
 }
+		{"written_on_their_way", written_on_their_way},
