@@ -414,8 +414,19 @@ bool purge_down_to(size_t keep, bool unmaps) {
 	bool any = false;
 	await_purger();
 	if (!purge.purging)
+/* All that there were; the lock is dropped now and then. */
+static size_t release_empty(void) {
+	size_t most = hak_space.superslabs, unmapped = 0, passed = 0, n;
+	while (unmapped <= most && (n = superslab_release_empty(&passed)) != 0) {
+		unmapped += n;
+		lock_release(space_lock());
+		space_acquire();
+	}
+	return unmapped;
+}
+
 		any = purge_until(keep / GRANULE, 0, SIZE_MAX) != 0;
-	size_t unmapped = unmaps ? superslab_release_empty() : 0;
+	size_t unmapped = unmaps ? release_empty() : 0;
 	lock_release(space_lock());
 	if (unmapped != 0)
 		log_unmapped(unmapped);

@@ -421,23 +421,35 @@ static bool release(struct superslab *ss) {
 	return true;
 }
 
-static size_t release_empty(struct kind *kind) {
-	size_t n = 0;
-	struct list_node *node = kind->free.by_length[SUPERSLAB_GRANULES].first;
-	while (node != NULL) {
-		struct list_node *next = node->next;
-		n += release(of_run_node(node));
-		node = next;
+/* Of which `passed` the system has refused: they come first. */
+struct releasing {
+	size_t left, skip, passed;
+};
+
+HAK_COLD static void release_empty(struct kind *kind, struct releasing *r) {
+	for (struct list_node *node = kind->free.by_length[SUPERSLAB_GRANULES].first, *next; node != NULL; node = next) {
+		next = node->next;
+		if (r->skip != 0)
+			r->skip--;
+		else if (!release(of_run_node(node)))
+			r->passed++;
+		else if (--r->left == 0)
+			return;
 	}
 	/* What is mapped for others to come, and not resident. */
 	if (kind->region != kind->region_end && os_unmap((void *)kind->region, kind->region_end - kind->region))
 		kind->region = kind->region_end;
-	return n;
 }
 
-HAK_COLD size_t superslab_release_empty(void) {
+HAK_COLD size_t superslab_release_empty(size_t *passedp) {
+	enum { AT_ONCE = 32 }; /* so that nobody waits long for the lock */
+	struct releasing r = { .left = AT_ONCE, .skip = *passedp, .passed = *passedp };
 	space.huge_low = 0; /* else addresses would wander down for ever, and with them what describes them */
-	return release_empty(&space.plain) + release_empty(&space.huge);
+	release_empty(&space.plain, &r);
+	if (r.left != 0)
+		release_empty(&space.huge, &r);
+	*passedp = r.passed;
+	return AT_ONCE - r.left;
 }
 
 /* Granules without tags: the SuperSlab was about to be unmapped, or was new. */

@@ -241,7 +241,8 @@ bool superslab_grow(enum span_use use);
 /* A huge page has come. After slow ones new SuperSlabs ask for none for a while. */
 void superslab_note_huge_page(bool was_slow);
 
-/* Unmaps SuperSlabs that are wholly free. Number unmapped. */
-size_t superslab_release_empty(void);
+/* Unmaps some SuperSlabs that are wholly free; again until it returns 0, and the lock dropped meanwhile. `*passedp`: 0 at
+   first, then how many the system refused, which are passed by. Number unmapped. */
+size_t superslab_release_empty(size_t *passedp);
 
 #endif

@@ -140,7 +140,7 @@ static void others_granules_rather_than_none(void **state)
 	use_all_there_is(THREADS);
 }
 
-static bool forks_amid_unmap;
+static bool forks_amid_unmap, refuses_every_third;
 
 /* The child, whose thread had a SuperSlab of its own that is being unmapped, has threads that wait, too. */
 static void fork_and_wait(void)
@@ -169,6 +169,8 @@ bool __wrap_os_unmap(void *addr, size_t size)
 		forks_amid_unmap = false;
 		fork_and_wait();
 	}
+	if (refuses_every_third && (uintptr_t)addr / SUPERSLAB % 3 == 0)
+		return false;
 	return __real_os_unmap(addr, size);
 }
 
@@ -179,6 +181,44 @@ static void fork_child_takes_nothing_that_is_being_unmapped(void **state)
 	forks_amid_unmap = true;
 	give_back(1);
 	assert_false(forks_amid_unmap);
+}
+
+/* Number unmapped, the lock dropped after each portion. */
+static size_t release_in_portions(size_t *passedp)
+{
+	enum { PORTION = 32 };
+	size_t n, all = 0;
+
+	*passedp = 0;
+	do {
+		space_acquire();
+		n = superslab_release_empty(passedp);
+		lock_release(space_lock());
+		assert_true(n <= PORTION);
+		all += n;
+	} while (n != 0);
+	return all;
+}
+
+static void many_are_unmapped_in_portions(void **state)
+{
+	enum { MANY = 100 };
+	size_t passed, all;
+
+	for (unsigned i = 0; i < MANY; i++)
+		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_DENSE, 0, &spans[i]));
+	for (unsigned i = 0; i < MANY; i++)
+		span_free(&spans[i], 0);
+	refuses_every_third = true;
+	all = release_in_portions(&passed);
+	refuses_every_third = false;
+	assert_int_equal(all + passed, MANY);
+	assert_in_range(passed, MANY / 4, MANY / 2);
+	assert_int_equal(hak_space.superslabs, passed);
+	assert_int_equal(release_in_portions(&passed), MANY - all);
+	assert_int_equal(passed, 0);
+	assert_int_equal(hak_space.superslabs, 0);
+	assert_null(superslab_check());
 }
 
 /* Below a limit what one has for its own others may need. */
@@ -261,6 +301,7 @@ int main(void)
 		TEST(others_granules_rather_than_none),
 		TEST(rebuilt_space_is_shared),
 		TEST(fork_child_takes_nothing_that_is_being_unmapped),
+		TEST(many_are_unmapped_in_portions),
 		TEST(threads_share_below_a_limit),
 		TEST(threads_share_once_memory_ran_out),
 	};
