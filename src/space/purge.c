@@ -235,12 +235,17 @@ static void set_taken(struct superslab *ss, uint32_t mask) {
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Purges the dirty granules of one SuperSlab, or, as the first touch of a huge page makes all of it resident, all that
-   are free; adds what the system took and refused. The lock is dropped meanwhile. */
+/* Does the first touch make all of a SuperSlab resident? With THP_ALWAYS the system may hand out a huge page unasked. */
+static bool may_be_huge(const struct superslab *ss) {
+	return ss->huge || hak_settings.thp == THP_ALWAYS;
+}
+
+/* Purges the dirty granules of one SuperSlab, or all that are free where those may be resident, too; adds what the
+   system took and refused. The lock is dropped meanwhile. */
 static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refusedp) {
 	/* In a fork child there may be what a purger had whom this one's caller interrupted, or who is gone. */
 	struct superslab *outer_ss = purge.taken_from;
-	uint32_t outer = purge.taken, dirty = dirty_mask(ss), mask = ss->huge ? ss->free : dirty;
+	uint32_t outer = purge.taken, dirty = dirty_mask(ss), mask = may_be_huge(ss) ? ss->free : dirty;
 	set_taken(ss, mask);
 	dequeue(ss);
 	ss->free &= ~mask;
@@ -409,11 +414,6 @@ static void await_purger(void) {
 	}
 }
 
-bool purge_down_to(size_t keep, bool unmaps) {
-	space_acquire();
-	bool any = false;
-	await_purger();
-	if (!purge.purging)
 /* All that there were; the lock is dropped now and then. */
 static size_t release_empty(void) {
 	size_t most = hak_space.superslabs, unmapped = 0, passed = 0, n;
@@ -425,6 +425,11 @@ static size_t release_empty(void) {
 	return unmapped;
 }
 
+bool purge_down_to(size_t keep, bool unmaps) {
+	space_acquire();
+	bool any = false;
+	await_purger();
+	if (!purge.purging)
 		any = purge_until(keep / GRANULE, 0, SIZE_MAX) != 0;
 	size_t unmapped = unmaps ? release_empty() : 0;
 	lock_release(space_lock());

@@ -770,6 +770,24 @@ static void process_that_may_start_the_purge_thread_is_not_alone(void **state)
 {
 	const char *alone = hak_alone;
 
+/* The system may hand out a huge page there, though none was asked for. */
+static void all_that_is_free_is_purged_with_thp_always(void **state)
+{
+	struct span live, dirty;
+
+	hak_settings.thp = THP_ALWAYS;
+	assert_true(span_alloc(1, SPAN_ROOMY, 0, &live) && span_alloc(1, SPAN_ROOMY, 0, &dirty));
+	assert_false(live.ss->huge);
+	assert_ptr_equal(live.ss, dirty.ss);
+	span_free(&dirty, GRANULE);
+	purged = 0;
+	assert_true(purge_all(0));
+	hak_settings.thp = THP_AUTO;
+	assert_int_equal(purged, (SUPERSLAB_GRANULES - 1) * GRANULE);
+	assert_null(superslab_check());
+	span_free(&live, GRANULE);
+}
+
 	hak_settings.background = true;
 	background_init();
 	assert_false(process_is_alone());
@@ -1004,3 +1022,4 @@ int main(void)
 
 	return UNIT_RUN(tests);
 }
+		cmocka_unit_test_setup(all_that_is_free_is_purged_with_thp_always, start_empty),
