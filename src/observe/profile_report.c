@@ -27,7 +27,8 @@ static void line_frame(struct line *l, uintptr_t frame, const void **modulep) {
 		line_str(l, named ? info.dli_sname : report_file_name(file));
 	*modulep = named ? NULL : info.dli_fbase;
 	line_str(l, "+");
-	line_ptr(l, (const void *)((uintptr_t)at - (uintptr_t)(named ? info.dli_saddr : info.dli_fbase)));
+	uintptr_t offset = named ? (uintptr_t)at - (uintptr_t)info.dli_saddr : trace_in_file((uintptr_t)at, &info);
+	line_ptr(l, (const void *)offset);
 }
 
 static void line_estimate(struct line *l, const struct estimate *e) {

@@ -2,6 +2,7 @@
 #include "os/trace.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -101,7 +102,7 @@ void trace_capture(struct trace *s, const void *caller) {
 	s->count = trace_walk(s->pc, TRACE_FRAMES, caller);
 }
 
-void trace_write(const struct trace *s) {
+HAK_COLD void trace_write(const struct trace *s) {
 	for (uint32_t i = 0; i < s->count; i++) {
 		const void *pc = (const void *)s->pc[i];
 		struct line l;
@@ -115,7 +116,7 @@ void trace_write(const struct trace *s) {
 			line_str(&l, " ");
 			line_text(&l, info.dli_fname, text_length(info.dli_fname));
 			line_str(&l, "+");
-			line_ptr(&l, (const void *)(s->pc[i] - (uintptr_t)info.dli_fbase));
+			line_ptr(&l, (const void *)trace_in_file(s->pc[i], &info));
 		}
 		line_write_plain(&l);
 	}
@@ -125,4 +126,10 @@ bool trace_object(const void *address, Dl_info *info) {
 	__typeof__(dladdr) *find;
 	*(void **)&find = os_symbol("dladdr");
 	return find != NULL && find(address, info) != 0;
+}
+
+uintptr_t trace_in_file(uintptr_t address, const Dl_info *info) {
+	const ElfW(Ehdr) *header = info->dli_fbase;
+	/* A program that is not position-independent lies where its file says. */
+	return header->e_type == ET_EXEC ? address : address - (uintptr_t)header;
 }

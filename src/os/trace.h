@@ -30,6 +30,9 @@ unsigned trace_walk(uintptr_t *pc, unsigned most, const void *caller);
 /* dladdr. False: there is no such object, or no loader. */
 bool trace_object(const void *address, Dl_info *info);
 
+/* An address in that object, as its file has it and addr2line wants it. */
+uintptr_t trace_in_file(uintptr_t address, const Dl_info *info);
+
 /* A line per frame: address, and object and offset where they can be told. */
 void trace_write(const struct trace *s);
 

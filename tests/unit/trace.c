@@ -3,6 +3,7 @@
 #include "os/trace.h"
 
 #include <errno.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -246,11 +247,23 @@ static void readable_says_what_can_be_read(void **state)
 	assert_int_equal(errno, 77);
 }
 
+static void address_in_a_file_is_as_the_file_has_it(void **state)
+{
+	ElfW(Ehdr) header = { .e_type = ET_DYN };
+	const Dl_info info = { .dli_fbase = &header };
+	uintptr_t at = (uintptr_t)&header + 0x1234;
+
+	assert_int_equal(trace_in_file(at, &info), 0x1234);
+	header.e_type = ET_EXEC; /* its addresses are the process's */
+	assert_int_equal(trace_in_file(at, &info), at);
+}
+
 #define ON_STACK(test) cmocka_unit_test_setup_teardown(test, map_stack, unmap_stack)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(address_in_a_file_is_as_the_file_has_it),
 		cmocka_unit_test(walk_gives_callers_innermost_first),
 		cmocka_unit_test(walk_begins_at_caller),
 		cmocka_unit_test(walk_puts_caller_that_is_nobody_first),
