@@ -9,6 +9,7 @@
 #include "front/sampling.h"
 #include "observe/sample.h"
 #include "observe/stack.h"
+#include "observe/stats.h"
 #include "os/lock.h"
 #include "os/os.h"
 
@@ -22,6 +23,8 @@ static bool write_file(void) {
 	lock_release(sample_file_lock());
 	if (error == 0)
 		return true;
+	if (!stats_stderr_is_there())
+		return false;
 	struct line l;
 	line_begin(&l);
 	line_str(&l, "cannot write the heap profile: error ");
@@ -93,5 +96,7 @@ HAK_EVERYDAY void profile_end(void) {
 	if (hak_settings.sample == 0)
 		return; /* with the lock: it is too late for another one */
 	sample_stop();
-	profile_report(write_file());
+	bool is_written = write_file();
+	if (stats_stderr_is_there())
+		profile_report(is_written);
 }

@@ -38,6 +38,9 @@ void stats_print(void);
 void stats_begin(void);
 void stats_end(void);
 
+/* Does standard error lead where it led at the start? Where a setting asks for a report or a heap profile. */
+bool stats_stderr_is_there(void);
+
 /* malloc_info's XML. 0, or -1 if the stream fails. */
 int stats_print_xml(FILE *stream);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reports that settings ask for, at exit and on a signal.
+ * Reports that settings ask for, at exit and on a signal, and whether the heap profile's last words are heard.
  *
  * Many programs close standard error before they end, so a descriptor for it is kept from the start. What it
  * leads to is compared before it is written to: a program that closes all descriptors may have opened
@@ -27,17 +27,23 @@ static bool goes_to_stderr(void) {
 
 /* ---- where to ---- */
 
+static bool leads_there(int fd) {
+	return kept.identity != 0 && os_file_identity(fd) == kept.identity;
+}
+
+bool stats_stderr_is_there(void) {
+	return leads_there(STDERR_FILENO);
+}
+
 /* Negative: nowhere. */
 static int target(void) {
 	if (!goes_to_stderr()) {
 		char path[SETTING_TEXT + 300];
 		return report_path(path, sizeof path, hak_settings.stats_file) ? os_file_append(path) : -1;
 	}
-	if (kept.identity == 0)
-		return -1;
-	if (kept.fd >= 0 && os_file_identity(kept.fd) == kept.identity)
+	if (kept.fd >= 0 && leads_there(kept.fd))
 		return kept.fd;
-	return os_file_identity(STDERR_FILENO) == kept.identity ? STDERR_FILENO : -1;
+	return leads_there(STDERR_FILENO) ? STDERR_FILENO : -1;
 }
 
 /* ---- what ---- */
@@ -117,12 +123,12 @@ static void on_signal(int number) {
 }
 
 HAK_EVERYDAY void stats_begin(void) {
-	if (hak_settings.stats == STATS_OFF && hak_settings.stats_signal == 0)
+	bool reports = hak_settings.stats != STATS_OFF || hak_settings.stats_signal != 0;
+	if (!reports && hak_settings.sample == 0 && hak_settings.sample_signal == 0)
 		return;
-	if (goes_to_stderr()) {
-		kept.fd = os_file_keep(STDERR_FILENO);
-		kept.identity = os_file_identity(STDERR_FILENO);
-	}
+	kept.identity = os_file_identity(STDERR_FILENO);
+	/* Not for the heap profile alone: whoever reads what the program writes may wait until it closes that. */
+	kept.fd = reports && goes_to_stderr() ? os_file_keep(STDERR_FILENO) : -1;
 	if (hak_settings.stats_signal != 0)
 		os_handle_signal((int)hak_settings.stats_signal, on_signal);
 }

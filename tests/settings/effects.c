@@ -619,6 +619,20 @@ static void verbose_says_what_holds(void **state)
 {
 	static const char *const expected[] = {
 		"hakmem: ignored: 'HAKMEM_TINY_CACHE=4097' is out of bounds in probe[",
+static void profile_tells_no_other_file_than_standard_error(void **state)
+{
+	value_of("SAMPLE=512 SAMPLE_FILE=/dev/null", "owns", "64");
+	assert_non_null(strstr(result.err.text, "hakmem: not freed: about "));
+	value_of("SAMPLE=512 SAMPLE_FILE=/nonesuch/file", "owns", "64");
+	assert_non_null(strstr(result.err.text, "hakmem: cannot write the heap profile: error 2 "));
+	value_of("SAMPLE=512 SAMPLE_FILE=/dev/null", "leave_stderr", "1");
+	assert_null(strstr(result.out.text, "hakmem: "));
+	value_of("SAMPLE=512 SAMPLE_FILE=/nonesuch/file", "leave_stderr", "1");
+	assert_null(strstr(result.out.text, "hakmem: "));
+	/* Its reader need not wait. */
+	assert_int_equal(value_of("SAMPLE=512 SAMPLE_FILE=/dev/null", "stderr_is_closed", "0"), 1);
+}
+
 		"hakmem: ignored: 'HAKMEM_TYPO=1' names no setting in probe[",
 		"hakmem: tiny_cache = 32 (profile) in probe[",
 		"hakmem: verbose = 1 (environment) in probe[",
@@ -845,3 +859,4 @@ int main(int argc, char **argv)
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
 		cmocka_unit_test(background_thread_tells_of_what_was_written_to),
+		cmocka_unit_test(profile_tells_no_other_file_than_standard_error),

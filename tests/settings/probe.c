@@ -1195,6 +1195,40 @@ static int first_errno;
 
 static long errno_at_start(long argument)
 {
+/* Something else has its number from then on. */
+static long leave_stderr(long unused)
+{
+	take(1000, 1000);
+	return dup2(STDOUT_FILENO, STDERR_FILENO);
+}
+
+/* Does a pipe end when a program closes standard error that led there from its start? In a child that executes itself. */
+static long stderr_is_closed(long is_child)
+{
+	int ends[2];
+	char byte;
+
+	if (is_child) {
+		close(STDERR_FILENO);
+		pause();
+	}
+	if (pipe(ends) != 0)
+		return -1;
+	pid_t child = fork();
+	if (child == 0) {
+		dup2(ends[1], STDERR_FILENO);
+		close(ends[0]);
+		close(ends[1]);
+		execl("/proc/self/exe", "probe", "stderr_is_closed", "1", (char *)NULL);
+		_exit(127);
+	}
+	close(ends[1]);
+	alarm(60);
+	bool ended = read(ends[0], &byte, 1) == 0 && waitpid(child, NULL, WNOHANG) == 0;
+	kill(child, SIGKILL);
+	return ended;
+}
+
 	return first_errno;
 }
 
@@ -1209,6 +1243,7 @@ int main(int argc, char **argv)
 		{"free_burst", free_burst}, {"go_on", free_burst_and_go_on}, {"huge", count_huge},
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
 		{"exact", count_exact}, {"mallinfo", mallinfo_differs}, {"free_twice", free_twice}, {"delete_twice", delete_twice},
+		{"leave_stderr", leave_stderr}, {"stderr_is_closed", stderr_is_closed},
 		{"resize_freed", resize_freed}, {"overflow_resized", overflow_resized},
 		{"fork_amid_report", fork_amid_report}, {"free_twice_in_child", free_twice_in_child},
 		{"free_twice_too_often", free_twice_too_often},
