@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tool/commands.h"
 #include "tool/process.h"
@@ -79,6 +80,11 @@ static int check_file(const char *path) {
 }
 
 static int check(const char *path) {
+	if (path == NULL && access(standard_file, F_OK) != 0 && errno == ENOENT) {
+		printf("%s: is not there: the defaults hold\n", standard_file);
+		return TOOL_OK;
+	}
+	path = path != NULL ? path : standard_file;
 	char *name = (char *)(uintptr_t)path; /* only printed */
 	int bad = hak_conf_check(path, say, name);
 	if (bad < 0)
@@ -111,7 +117,7 @@ static int run(int argc, char **argv) {
 	if (argc > 3)
 		return misused("conf: what is '%s'?", argv[3]);
 	if (strcmp(what, "check") == 0)
-		return check(argument != NULL ? argument : standard_file);
+		return check(argument);
 	if (strcmp(what, "show") == 0)
 		return argument != NULL ? show(argument) : misused("conf show: which process?");
 	if (argument != NULL && (strcmp(what, "list") == 0 || strcmp(what, "profiles") == 0))
@@ -132,7 +138,7 @@ const struct command command_conf = {
 	         "  list          every setting, its default and meaning\n"
 	         "  profiles      the named rows of settings\n"
 	         "  check [FILE]  says which lines of FILE, or of /etc/hakmem.conf, are not understood, and whether the\n"
-	         "                file is ignored; exit code 1 if there is anything to say\n"
+	         "                file is ignored; exit code 1 if there is anything to say of it\n"
 	         "  show PID      the settings that hold in a running process\n",
 	.run = run,
 };
