@@ -23,7 +23,7 @@
  * multiple of 8, and few sets of the processor's address translation would serve them: a random one among a
  * thousand blocks of 8 to 32 KiB took 40 ns to replace, not 30 (Zen 4).
  *
- * At most 1/8 of a block above 128 bytes is waste up to 2 KiB, 1/5 up to 16 KiB. Above, it can be a
+ * At most 1/8 of a block above 128 bytes is waste up to 2 KiB, little over 1/5 up to 16 KiB. Above, it can be a
  * quarter; but that is address space: pages behind what the program uses are not touched.
  *
  * Class 0 is reserved so that zeroed thread-local memory is inert: tag 0 leads to bin 0, whose magic 0

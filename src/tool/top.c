@@ -90,18 +90,34 @@ static int name_width(void) {
 	return columns <= 80 ? LEAST : columns - 80 > MOST - LEAST ? MOST : (int)columns - 80 + LEAST;
 }
 
-static void print_head(const struct rows *rows, bool colours) {
+/* In few columns without what all of them do, and cut off at the last. */
+static void print_totals(const struct rows *rows) {
 	uint64_t rss = 0, live = 0, waste = 0;
 	for (size_t i = 0; i < rows->count; i++) {
 		rss += rows->row[i].rss;
 		live += rows->row[i].live;
 		waste += waste_of(&rows->row[i]);
 	}
-	printf("%zu process%s HAKMEM: %s resident, %s live, %s wasted", rows->count,
-	       rows->count == 1 ? " uses" : "es use", amount_of(rss).text, amount_of(live).text, amount_of(waste).text);
+	bool one = rows->count == 1;
+	char unreadable[40] = "", text[200];
+	unsigned lines, columns;
+	screen_size(&lines, &columns);
 	if (rows->denied != 0)
-		printf("; %zu unreadable", rows->denied);
-	printf("\n%s%7s %-*s %5s %6s %5s %5s %6s %5s %5s  %s%s\n", colours ? "\033[1m" : "", "PID", name_width(),
+		snprintf(unreadable, sizeof unreadable, "; %zu unreadable", rows->denied);
+	for (int is_short = 0; is_short < 2; is_short++) {
+		const char *use = is_short ? "" : one ? " uses HAKMEM" : " use HAKMEM";
+		int len = snprintf(text, sizeof text, "%zu process%s%s: %s resident, %s live, %s wasted%s", rows->count,
+		                   one ? "" : "es", use, amount_of(rss).text, amount_of(live).text, amount_of(waste).text,
+		                   unreadable);
+		if (len <= (int)columns)
+			break;
+	}
+	printf("%.*s\n", (int)columns, text);
+}
+
+static void print_head(const struct rows *rows, bool colours) {
+	print_totals(rows);
+	printf("%s%7s %-*s %5s %6s %5s %5s %6s %5s %5s  %s%s\n", colours ? "\033[1m" : "", "PID", name_width(),
 	       "PROGRAM", "RSS", "MAPPED", "LIVE", "IDLE", "UNUSED", "WASTE", "HEAPS", "WORST", colours ? "\033[0m" : "");
 }
 

@@ -2,7 +2,8 @@
 /*
  * Runs a program and meddles with it from outside, at random moments, until it ends: stops it, lets
  * it go on, and takes and gives back the right to more memory (RLIMIT_AS, RLIMIT_DATA). Beside it runs
- * a second one, which is killed anywhere and started anew. The first must exit with 0.
+ * a second one, which is killed anywhere and started anew. The first must print a line when it can bear
+ * that, and exit with 0.
  *
  * Usage: meddle LIBRARY PROGRAM [ARGUMENT]...
  */
@@ -10,6 +11,7 @@
 #include "../random.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,13 +25,15 @@
 static uint64_t seed;
 static const char *library;
 static char **program;
+static int null;
 
 static void sleep_us(uint64_t us)
 {
 	nanosleep(&(struct timespec){(time_t)(us / 1000000), (long)(us % 1000000 * 1000)}, NULL);
 }
 
-static pid_t start(void)
+/* What it prints goes to `out`. */
+static pid_t start(int out)
 {
 	pid_t pid = fork();
 
@@ -39,12 +43,27 @@ static pid_t start(void)
 	}
 	if (pid)
 		return pid;
-	dup2(open("/dev/null", O_RDWR | O_CLOEXEC), STDOUT_FILENO);
+	dup2(out, STDOUT_FILENO);
 	setenv("LD_PRELOAD", library, 1);
 	setenv("HAKMEM_WRAP_TINY", "1", 1);
 	setenv("HAKMEM_EXPECT", "1", 1); /* PROGRAM sees to it, see ../serves.h */
 	execv(program[0], program);
 	_exit(127);
+}
+
+/* Waits for its first line, or its end: until then the dynamic loader and the program take no NULL for an answer. */
+static bool has_begun(int out)
+{
+	struct pollfd piece = {.fd = out, .events = POLLIN};
+	char text[64];
+	ssize_t length;
+
+	do {
+		if (poll(&piece, 1, 60000) != 1)
+			return false;
+		length = read(out, text, sizeof text);
+	} while (length > 0 && !memchr(text, '\n', (size_t)length));
+	return length >= 0;
 }
 
 /* The n-th number in /proc/PID/statm: pages. */
@@ -98,13 +117,13 @@ static void replace(pid_t *neighbour)
 {
 	kill(*neighbour, SIGKILL);
 	waitpid(*neighbour, NULL, 0);
-	*neighbour = start();
+	*neighbour = start(null);
 }
 
 int main(int argc, char **argv)
 {
 	pid_t pid, neighbour;
-	int status;
+	int status, line[2]; /* a pipe */
 	long times = 0;
 
 	if (argc < 3) {
@@ -114,9 +133,20 @@ int main(int argc, char **argv)
 	library = argv[1];
 	program = argv + 2;
 	seed = (uint64_t)time(NULL) * 2654435761 + (uint64_t)getpid();
-	pid = start();
-	neighbour = start();
-	sleep_us(200000); /* the dynamic loader takes no NULL for an answer */
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0 || pipe2(line, O_CLOEXEC) != 0) {
+		perror("meddle");
+		return 1;
+	}
+	pid = start(line[1]);
+	neighbour = start(null);
+	close(line[1]);
+	if (!has_begun(line[0])) {
+		fprintf(stderr, "meddle: no sign of life\n");
+		kill(pid, SIGKILL);
+		kill(neighbour, SIGKILL);
+		return 1;
+	}
 	for (; waitpid(pid, &status, WNOHANG) == 0; times++) {
 		meddle(pid);
 		if (times % 16 == 0)

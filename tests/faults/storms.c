@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 static pthread_attr_t small_stack;
@@ -232,6 +233,7 @@ static _Thread_local sigjmp_buf back;
 static _Thread_local volatile sig_atomic_t may_jump;
 static _Thread_local volatile unsigned jumps;
 static atomic_bool storm_is_over;
+static atomic_uint have_jumped;
 
 static void jump(int signal)
 {
@@ -248,7 +250,8 @@ static void jump(int signal)
 static void compute(volatile unsigned char *block, size_t size)
 {
 	if (sigsetjmp(back, 1)) {
-		jumps++;
+		if (jumps++ == 0)
+			have_jumped++;
 		return;
 	}
 	may_jump = 1;
@@ -273,22 +276,30 @@ static void *work_amid_signals(void *argument)
 	return NULL;
 }
 
+static void strike(const pthread_t threads[4], unsigned i)
+{
+	CHECK(pthread_kill(threads[i % 4], SIGUSR1) == 0);
+	if (i % 8 == 0)
+		usleep(20);
+}
+
+/* It goes on until each thread has come to jump, but not for ever. */
 static void signal_storm(void)
 {
 	struct sigaction action = {.sa_handler = jump, .sa_flags = SA_RESTART};
+	unsigned i = 0, count = (unsigned)scaled(40000);
 	pthread_t threads[4];
 
 	CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
-	for (uintptr_t i = 0; i < 4; i++)
-		start(&threads[i], work_amid_signals, (void *)(i * 1000));
-	for (int i = scaled(40000); i > 0; i--) {
-		CHECK(pthread_kill(threads[i % 4], SIGUSR1) == 0);
-		if (i % 8 == 0)
-			usleep(20);
-	}
+	for (uintptr_t t = 0; t < 4; t++)
+		start(&threads[t], work_amid_signals, (void *)(t * 1000));
+	while (i < count)
+		strike(threads, i++);
+	for (time_t end = time(NULL) + 30; have_jumped < 4 && time(NULL) < end; i++)
+		strike(threads, i);
 	storm_is_over = true;
-	for (size_t i = 0; i < 4; i++)
-		finish(threads[i]);
+	for (size_t t = 0; t < 4; t++)
+		finish(threads[t]);
 	work_all_sizes();
 }
 

@@ -1,11 +1,11 @@
 /*
  * adopt.pml - thread exit, orphan slabs, adoption, and heap structs that live again.
  *
- * Models: heap_acquire, heap_retire, heap_drain_inbox, delete_if_empty (src/front/heap.c), remote_post, remote_route,
- * remote_collect, remote_unqueue, remote_all_home, remote_disown (src/slab/remote.c), pool_publish, pool_adopt,
- * pool_reap (src/slab/pool.c), and free's choice between a local and a remote free by the owner tag in the
- * page map. Each thread opens a heap and exits again any number of times, at any point of another thread's remote
- * free, so heap structs and their ids are reused; while it has no heap it still frees blocks. A fork at any of these
+ * Models: heap_acquire, heap_retire (src/front/heap_registry.c), heap_drain_inbox, heap_delete_if_empty
+ * (src/front/heap_slabs.c), remote_post, remote_route, remote_collect, remote_unqueue, remote_all_home, remote_disown
+ * (src/slab/remote.c), pool_publish, pool_adopt, pool_reap (src/slab/pool.c), and free's choice between a local and a
+ * remote free by the owner tag in the page map. Each thread opens a heap and exits again any number of times, at any
+ * point of another thread's remote free, so heap structs and their ids are reused; while it has no heap it still frees blocks. A fork at any of these
  * points is in fork.pml.
  *
  * The word `remote` of a slab is {list, count, QUEUED, PUBLISHED}:

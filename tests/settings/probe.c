@@ -139,9 +139,11 @@ enum { BURST_BLOCK = 16000, LIVE_BLOCKS = 8192, BURST_BLOCKS = 65536, DELAY_MS =
 static char *live[LIVE_BLOCKS];
 
 /* Kilobytes resident beyond what is live, some 128 MiB, one and a half purge delays of a second after
-   1 GiB more was freed. `step` is called meanwhile. */
-static long rest_of_burst(void (*step)(void))
+   1 GiB more was freed; where another thread has to see to that, up to `seconds` more, till little is left. `step` is
+   called meanwhile. */
+static long rest_of_burst(void (*step)(void), long seconds)
 {
+	enum { LITTLE = LIVE_BLOCKS * (BURST_BLOCK / 1000) / 20 };
 	long before;
 
 	take(LIVE_BLOCKS, BURST_BLOCK);
@@ -152,6 +154,8 @@ static long rest_of_burst(void (*step)(void))
 		usleep(10000);
 		step();
 	}
+	for (long i = 0; i < seconds * 10 && resident_kib() - before > LITTLE; i++)
+		usleep(100000);
 	return resident_kib() - before;
 }
 
@@ -280,7 +284,7 @@ static long burst_then_one_size(void (*step)(void))
 {
 	give_back(take(1000, 64));
 	give_back(take(20, 64));
-	return rest_of_burst(step);
+	return rest_of_burst(step, 0);
 }
 
 static long burst_then_pairs(long busily)
@@ -289,7 +293,7 @@ static long burst_then_pairs(long busily)
 }
 
 /* Another thread goes on, this one idles. */
-static long burst_beside_pairs(long unused)
+static long burst_beside_pairs(long seconds)
 {
 	pthread_t thread;
 	int goes_on = 1;
@@ -297,7 +301,7 @@ static long burst_beside_pairs(long unused)
 
 	if (pthread_create(&thread, NULL, allocate_till_told, &goes_on) != 0)
 		return -1;
-	value = rest_of_burst(idle);
+	value = rest_of_burst(idle, seconds);
 	*(volatile int *)&goes_on = 0;
 	pthread_join(thread, NULL);
 	return value;
@@ -318,9 +322,9 @@ static void start_later(void)
 }
 
 /* Likewise, but the other begins when the burst is over. */
-static long burst_before_pairs(long unused)
+static long burst_before_pairs(long seconds)
 {
-	long value = rest_of_burst(start_later);
+	long value = rest_of_burst(start_later, seconds);
 
 	*(volatile int *)&later.goes_on = 0;
 	pthread_join(later.thread, NULL);
@@ -335,31 +339,31 @@ static void allocate_large(void)
 
 static long burst_then_large(long unused)
 {
-	return rest_of_burst(allocate_large);
+	return rest_of_burst(allocate_large, 0);
 }
 
 static long burst_then_go_on(long unused)
 {
-	return rest_of_burst(allocate_now_and_then);
+	return rest_of_burst(allocate_now_and_then, 0);
 }
 
-static long burst_then_idle(long unused)
+static long burst_then_idle(long seconds)
 {
-	return rest_of_burst(idle);
+	return rest_of_burst(idle, seconds);
 }
 
 /* The same in a child of a process that had a purge thread. */
-static long burst_then_idle_in_child(long unused)
+static long burst_then_idle_in_child(long seconds)
 {
 	int ends[2];
 	long value = -1;
 
-	rest_of_burst(idle);
+	rest_of_burst(idle, seconds);
 	give_back(take(BURST_BLOCKS / 16, BURST_BLOCK));
 	if (pipe(ends) != 0)
 		return -1;
 	if (fork() == 0) {
-		value = rest_of_burst(idle);
+		value = rest_of_burst(idle, seconds);
 		_exit(write(ends[1], &value, sizeof value) != sizeof value);
 	}
 	close(ends[1]);
@@ -514,10 +518,6 @@ static long visit_held(long ms)
 	return look.wrong + (bad != NULL ? 4 : 0) + (waited >= LATEST_MS ? 8 : 0);
 }
 
-/* Mappings that have asked for huge pages, with some megabytes in use. */
-static long count_huge(long mib)
-{
-	char line[512];
 static _Atomic int stage;
 
 /* It starts the purge thread, by freeing, and ends. */
@@ -570,6 +570,10 @@ static long written_on_their_way(long unused)
 	return waited >= LATEST_MS;
 }
 
+/* Mappings that have asked for huge pages, with some megabytes in use. */
+static long count_huge(long mib)
+{
+	char line[512];
 	long n = 0;
 	FILE *file;
 
@@ -1191,10 +1195,6 @@ static long guarded_children(long most)
 	return n;
 }
 
-static int first_errno;
-
-static long errno_at_start(long argument)
-{
 /* Something else has its number from then on. */
 static long leave_stderr(long unused)
 {
@@ -1229,6 +1229,10 @@ static long stderr_is_closed(long is_child)
 	return ended;
 }
 
+static int first_errno;
+
+static long errno_at_start(long argument)
+{
 	return first_errno;
 }
 
@@ -1239,11 +1243,11 @@ int main(int argc, char **argv)
 		const char *name;
 		long (*run)(long argument);
 	} actions[] = {
+		{"leave_stderr", leave_stderr}, {"stderr_is_closed", stderr_is_closed},
 		{"owns", owns_block_of}, {"trim", trim}, {"use_small", use_small}, {"free_many", free_many}, {"free_mibs", free_mibs}, {"free_of", free_of_many_mibs},
 		{"free_burst", free_burst}, {"go_on", free_burst_and_go_on}, {"huge", count_huge},
 		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
 		{"exact", count_exact}, {"mallinfo", mallinfo_differs}, {"free_twice", free_twice}, {"delete_twice", delete_twice},
-		{"leave_stderr", leave_stderr}, {"stderr_is_closed", stderr_is_closed},
 		{"resize_freed", resize_freed}, {"overflow_resized", overflow_resized},
 		{"fork_amid_report", fork_amid_report}, {"free_twice_in_child", free_twice_in_child},
 		{"free_twice_too_often", free_twice_too_often},
@@ -1254,6 +1258,7 @@ int main(int argc, char **argv)
 		{"burst_large", burst_then_large}, {"freed_by_another", freed_by_another}, {"freed_by_worker", freed_by_worker},
 		{"freed_fast", freed_fast},
 		{"burst_child", burst_then_idle_in_child}, {"purge_thread", purge_thread}, {"visit_held", visit_held},
+		{"written_on_their_way", written_on_their_way},
 		{"fork_amid", fork_amid_purging}, {"one_block", resident_with_one_block},
 		{"another_size", use_another_size}, {"follow_ready", follow_ready}, {"fill_bins", fill_bins_then_take},
 		{"come_and_go", come_and_go}, {"change_sizes", change_sizes}, {"prefer_dead", prefer_the_dead},
@@ -1272,4 +1277,3 @@ int main(int argc, char **argv)
 	fprintf(stderr, "usage: probe ACTION ARGUMENT\n");
 	return 2;
 }
-		{"written_on_their_way", written_on_their_way},

@@ -172,9 +172,6 @@ int main(int argc, char **argv)
 {
 	if (!options_parse(&options, argc, argv, MAX_THREADS))
 		return 2;
-	printf("stress: --seed %llu --threads %ld --ops %ld --seconds %d\n", options.seed,
-		options.threads, options.ops, options.seconds);
-	fflush(stdout);
 	if (!serves_as_expected()) {
 		fprintf(stderr, "stress: malloc is not HAKMEM's\n");
 		return 1;
@@ -182,6 +179,10 @@ int main(int argc, char **argv)
 	workers = calloc((size_t)options.threads, sizeof *workers);
 	if (!workers)
 		return 2;
+	/* From here on memory may be short: faults/meddle.c waits for this line. */
+	printf("stress: --seed %llu --threads %ld --ops %ld --seconds %d\n", options.seed,
+		options.threads, options.ops, options.seconds);
+	fflush(stdout);
 	block_set_seed(options.seed);
 	for (long i = 0; i < options.threads; i++)
 		random_seed(&workers[i].random, options.seed * MAX_THREADS + (unsigned long)i);

@@ -188,8 +188,11 @@ static void destroyed_heap_that_was_locked_leaves_zeros(void **state)
 	enum { SIZE = 5000 };
 	char *p = take_hardened(3, SIZE);
 
-	if (syscall(SYS_mlock, p, SIZE) != 0)
+	if (syscall(SYS_mlock, p, SIZE) != 0) {
+		locked_heap_destroy(heap);
+		hak_settings.secure = 0;
 		skip();
+	}
 	memset(p, 7, SIZE);
 	locked_heap_destroy(heap);
 	assert_true(bytes_are(p, SIZE, 0));

@@ -193,8 +193,11 @@ static void what_the_system_refuses_is_passed_over(void **state)
 
 	forget_regret();
 	take(0, MANY);
-	if (!lock_page_of(FIRST, true) || !lock_page_of(SECOND, true))
+	if (!lock_page_of(FIRST, true) || !lock_page_of(SECOND, true)) {
+		lock_page_of(FIRST, false);
+		give_back(0, MANY);
 		skip();
+	}
 	give_back(0, MANY);
 	assert_true(hak_space.dirty <= FLOOR + LOCKED);
 	assert_true(hak_space.dirty > FLOOR / 2);
@@ -732,8 +735,10 @@ static void an_end_that_the_system_refuses_is_not_idle(void **state)
 	use_all();
 	assert_true(purge_breathes());
 	assert_true(span_alloc(1, SPAN_ROOMY, 0, &span));
-	if (syscall(SYS_mlock, (char *)span.base + GRANULE - 1, 1) != 0)
+	if (syscall(SYS_mlock, (char *)span.base + GRANULE - 1, 1) != 0) {
+		span_free(&span, 0);
 		skip();
+	}
 	base = span.base;
 	span_free(&span, GRANULE);
 	assert_true(span_alloc(1, SPAN_ROOMY, 40 * 1024, &span));
@@ -765,11 +770,6 @@ static void huge_page_is_purged_whole(void **state)
 	span_free(&live, GRANULE);
 }
 
-/* A signal handler amid a call of its one thread may start the purge thread. */
-static void process_that_may_start_the_purge_thread_is_not_alone(void **state)
-{
-	const char *alone = hak_alone;
-
 /* The system may hand out a huge page there, though none was asked for. */
 static void all_that_is_free_is_purged_with_thp_always(void **state)
 {
@@ -787,6 +787,11 @@ static void all_that_is_free_is_purged_with_thp_always(void **state)
 	assert_null(superslab_check());
 	span_free(&live, GRANULE);
 }
+
+/* A signal handler amid a call of its one thread may start the purge thread. */
+static void process_that_may_start_the_purge_thread_is_not_alone(void **state)
+{
+	const char *alone = hak_alone;
 
 	hak_settings.background = true;
 	background_init();
@@ -825,23 +830,31 @@ static void end_purger(pthread_t other)
 	purge_ms = 0;
 }
 
+/* Where the other one gets no processor for long, the wait comes to its end. */
+enum { TRIES = 5, WAITED_MOST = 150 };
+
 static void trim_waits_for_another_purger(void **state)
 {
-	pthread_t other = start_purger();
+	size_t dirty = SIZE_MAX;
+	uint64_t waited = WAITED_MOST;
 
-	purge_all(GRANULE); /* to keep nothing would unmap the SuperSlabs */
-	assert_true(hak_space.dirty <= 1);
-	end_purger(other);
+	for (int i = 0; i < TRIES && dirty > 1 && waited >= WAITED_MOST; i++) {
+		pthread_t other = start_purger();
+		uint64_t before = os_now_ms();
+		purge_all(GRANULE); /* to keep nothing would unmap the SuperSlabs */
+		dirty = hak_space.dirty;
+		waited = os_now_ms() - before;
+		end_purger(other);
+	}
+	assert_true(dirty <= 1);
 }
 
 /* What a purger has is free, and nobody's for a moment: not to have it is no lack of memory. */
 static void who_gets_nothing_waits_for_a_purger(void **state)
 {
-	enum { TRIES = 5, WAITED_MOST = 150 };
 	bool is_going_on = true;
 	uint64_t waited = WAITED_MOST;
 
-	/* Where the other one gets no processor for long, the wait comes to its end. */
 	for (int i = 0; i < TRIES && is_going_on && waited >= WAITED_MOST; i++) {
 		pthread_t other = start_purger();
 		uint64_t before = os_now_ms();
@@ -958,11 +971,11 @@ static void fresh_dirty_memory_after_quiet_time_is_kept(void **state)
 /* What is dirty now was used a moment ago, though its SuperSlabs have had dirty granules for long. */
 static void what_was_used_meanwhile_is_young(void **state)
 {
-	enum { DELAY = 600, TRIES = 10 };
+	enum { DELAY = 600, TIMES = 10 };
 	bool was_late = true;
 
 	hak_settings.purge_delay_ms = DELAY;
-	for (unsigned try = 0; was_late && try < TRIES; try++) {
+	for (unsigned try = 0; was_late && try < TIMES; try++) {
 		take(0, 100);
 		give_back(0, 100);
 		sleep_ms(400);
@@ -1012,6 +1025,7 @@ int main(void)
 		cmocka_unit_test_setup(ends_take_little_of_the_time_where_there_are_threads, start_empty),
 		cmocka_unit_test_setup(an_end_that_the_system_refuses_is_not_idle, start_empty),
 		cmocka_unit_test_setup(huge_page_is_purged_whole, start_empty),
+		cmocka_unit_test_setup(all_that_is_free_is_purged_with_thp_always, start_empty),
 		cmocka_unit_test_setup(process_that_may_start_the_purge_thread_is_not_alone, start_empty),
 		cmocka_unit_test_setup(trim_waits_for_another_purger, start_empty),
 		cmocka_unit_test_setup(who_gets_nothing_waits_for_a_purger, start_empty),
@@ -1022,4 +1036,3 @@ int main(void)
 
 	return UNIT_RUN(tests);
 }
-		cmocka_unit_test_setup(all_that_is_free_is_purged_with_thp_always, start_empty),

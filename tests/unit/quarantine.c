@@ -377,8 +377,10 @@ static void large_block_that_is_locked_is_cleared(void **state)
 	const struct large *l = large_of(block);
 	size_t usable = l->usable;
 
-	if (syscall(SYS_mlock, block, usable) != 0)
+	if (syscall(SYS_mlock, block, usable) != 0) {
+		give(block);
 		skip();
+	}
 	memset((void *)block, 7, HAK_MIB);
 	give(block);
 	assert_false(os_is_readable((void *)block));
