@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "common.h"
+#include "../resident.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -120,34 +121,24 @@ void *find_function(const char *name)
 	return function;
 }
 
-/* The two first fields of statm are the mapped and the resident size in pages. */
-static size_t statm_bytes(int field)
+/* The first field of statm, in pages. */
+size_t mapped_bytes(void)
 {
-	unsigned long pages[2] = {0, 0};
+	unsigned long pages = 0;
 	FILE *statm = fopen("/proc/self/statm", "re");
 
 	assert_non_null(statm);
-	assert_int_equal(fscanf(statm, "%lu %lu", &pages[0], &pages[1]), 2);
+	assert_int_equal(fscanf(statm, "%lu", &pages), 1);
 	fclose(statm);
-	return pages[field] * (size_t)sysconf(_SC_PAGESIZE);
+	return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-size_t mapped_bytes(void)
-{
-	return statm_bytes(0);
-}
-
-/* Counted page by page: kernels from 6.2 to 6.15 keep the sum in statm in parts for each processor, and it is wrong
-   by up to 32 pages of each. Kernels before 4.14 have nothing else. */
 size_t resident_bytes(void)
 {
-	unsigned long kib = 0;
-	FILE *rollup = fopen("/proc/self/smaps_rollup", "re");
-	bool is_there = rollup && fscanf(rollup, "%*[^\n] Rss: %lu", &kib) == 1;
+	long kib = resident_kib();
 
-	if (rollup)
-		fclose(rollup);
-	return is_there ? kib * KIB : statm_bytes(1);
+	assert_true(kib >= 0);
+	return (size_t)kib * KIB;
 }
 
 uint64_t random_next(uint64_t *statep)

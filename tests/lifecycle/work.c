@@ -2,12 +2,11 @@
 #include "work.h"
 
 #include "../death/cases.h"
+#include "../resident.h"
 
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const size_t work_sizes[] = {1, 8, 16, 24, 48, 100, 256, 513, 1000, 1024, 1025, 3000, 4096, 8192,
 	12 << 10, 20000, 32 << 10, (32 << 10) + 1, 100 << 10, 500 << 10, 600 << 10, 2 << 20,
@@ -141,29 +140,10 @@ void work_open_parcel(void *parcel)
 	free(parcel);
 }
 
-/* What follows the word in the file; -1: it is not there. */
-static long number_behind(const char *word, const char *path)
-{
-	char text[256] = "";
-	const char *at = NULL;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	if (fd >= 0 && read(fd, text, sizeof text - 1) > 0)
-		at = strstr(text, word);
-	if (fd >= 0)
-		close(fd);
-	return at ? strtol(at + strlen(word), NULL, 10) : -1;
-}
-
-/* Counted page by page: kernels from 6.2 to 6.15 keep the sum in statm in parts for each processor, and it is wrong
-   by up to 32 pages of each. Kernels before 4.14 have nothing else. */
 long work_resident_kib(void)
 {
-	long kib = number_behind("\nRss:", "/proc/self/smaps_rollup"), pages;
+	long kib = resident_kib();
 
-	if (kib >= 0)
-		return kib;
-	pages = number_behind(" ", "/proc/self/statm");
-	CHECK(pages >= 0);
-	return pages * (sysconf(_SC_PAGESIZE) / 1024);
+	CHECK(kib >= 0);
+	return kib;
 }

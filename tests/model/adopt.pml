@@ -5,8 +5,8 @@
  * (src/front/heap_slabs.c), remote_post, remote_route, remote_collect, remote_unqueue, remote_all_home, remote_disown
  * (src/slab/remote.c), pool_publish, pool_adopt, pool_reap (src/slab/pool.c), and free's choice between a local and a
  * remote free by the owner tag in the page map. Each thread opens a heap and exits again any number of times, at any
- * point of another thread's remote free, so heap structs and their ids are reused; while it has no heap it still frees blocks. A fork at any of these
- * points is in fork.pml.
+ * point of another thread's remote free, so heap structs and their ids are reused; while it has no heap it still frees
+ * blocks. A fork at any of these points is in fork.pml.
  *
  * The word `remote` of a slab is {list, count, QUEUED, PUBLISHED}:
  *   neither flag      nobody but the owner, or a thread that holds one of its blocks, may touch the slab; the
