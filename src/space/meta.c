@@ -5,7 +5,8 @@
 #include "os/lock.h"
 #include "os/os.h"
 
-HAK_AT_START struct meta_first hak_meta_first;
+/* Large, but every process writes to its beginning: right behind the small variables. */
+HAK_AT_START HAK_LATE_IN_BSS struct meta_first hak_meta_first;
 
 enum {
 	GROWTH = 256 * 1024, /* bytes mapped when the other stretches are used up */
