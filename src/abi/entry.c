@@ -90,7 +90,7 @@ static bool is_libcs(enum misuse_op op, const void *ptr) {
 
 /* For the quarantine. Not before the thread runs in a frame of ours: to see its end otherwise takes the loader's
    lock (pthread_create.c). */
-HAK_COLD static struct heap *new_heap_to_free(void) {
+HAK_FAR static struct heap *new_heap_to_free(void) {
 	if (!hak_tcache.exit_is_seen)
 		return NULL;
 	int saved = errno;
@@ -213,7 +213,7 @@ void *entry_aligned(size_t align, size_t size, const void *caller) {
 	return HAK_LIKELY(p != NULL) ? p : entry_alloc(size, align, false, caller);
 }
 
-HAK_COLD void entry_sample(struct locked_heap *of, void *ptr, size_t size, const void *caller) {
+HAK_FAR void entry_sample(struct locked_heap *of, void *ptr, size_t size, const void *caller) {
 	struct heap *h = sample_is_on() ? lifecycle_heap() : hak_tcache.heap;
 	if (h == NULL || h->busy) /* a signal handler amid a slow path */
 		return;
@@ -225,7 +225,7 @@ HAK_COLD void entry_sample(struct locked_heap *of, void *ptr, size_t size, const
 	heap_leave(h);
 }
 
-HAK_COLD static void sample_again(const void *old, void *ptr, size_t size, const void *caller) {
+HAK_FAR static void sample_again(const void *old, void *ptr, size_t size, const void *caller) {
 	const struct large *l = large_of((uintptr_t)ptr);
 	sample_freed(hak_tcache.heap, old, true);
 	entry_sample(l != NULL ? l->heap : NULL, ptr, size, caller);
@@ -262,7 +262,7 @@ HAK_COLD static enum block_found find_other(enum misuse_op op, const void *ptr, 
 	return is_block ? BLOCK_FOREIGN : BLOCK_MISUSED;
 }
 
-HAK_COLD void *entry_stand_in(void *p, const void *ptr, size_t size) {
+HAK_FAR void *entry_stand_in(void *p, const void *ptr, size_t size) {
 	if (p != NULL)
 		memcpy(p, ptr, size);
 	return p;
@@ -301,7 +301,7 @@ void *entry_regrow(void *ptr, size_t size, enum regrowth how) {
 	return block_resize(ptr, size, false) ? ptr : how != MAY_NOT_MOVE ? block_move(ptr, size, how == MUST_MOVE) : NULL;
 }
 
-HAK_COLD void *entry_not_regrown(void *ptr) {
+HAK_FAR void *entry_not_regrown(void *ptr) {
 	struct large *l = large_of((uintptr_t)ptr);
 	if (l != NULL)
 		large_stop_growing(l);
@@ -360,12 +360,12 @@ size_t entry_usable_size(const void *ptr) {
 	return size;
 }
 
-HAK_COLD enum block_found entry_find(enum misuse_op op, const void *ptr, size_t *sizep, const void *caller) {
+HAK_FAR enum block_found entry_find(enum misuse_op op, const void *ptr, size_t *sizep, const void *caller) {
 	*sizep = small_at(ptr).size;
 	return HAK_LIKELY(*sizep != 0) ? BLOCK_OURS : find_other(op, ptr, sizep, caller);
 }
 
-int entry_trim(size_t keep) {
+HAK_FAR int entry_trim(size_t keep) {
 	struct heap *h = lifecycle_heap();
 	if (h == NULL)
 		return 0;

@@ -163,7 +163,7 @@ static void leave_heap(void) {
 	heap_retire(h);
 }
 
-void lifecycle_thread_exit(void) {
+HAK_EVERYDAY void lifecycle_thread_exit(void) {
 	fork_repair_if_due();
 	leave_heap();
 	if (inboxes_wait())

@@ -77,14 +77,14 @@ static void *new_failed(size_t size, size_t align, unsigned kind, const void *ca
 	return NULL;
 }
 
-HAK_COLD static void *new_or_throw(size_t size, size_t align, unsigned kind, const void *caller) {
+HAK_FAR static void *new_or_throw(size_t size, size_t align, unsigned kind, const void *caller) {
 	void *p = new_failed(size, align, kind, caller, call_throwing);
 	if (p == NULL)
 		throw_or_die(size, caller);
 	return p;
 }
 
-HAK_COLD static void *new_or_null(size_t size, size_t align, unsigned kind, const void *caller) {
+HAK_FAR static void *new_or_null(size_t size, size_t align, unsigned kind, const void *caller) {
 	return new_failed(size, align, kind, caller, call_handler_catching);
 }
 
@@ -155,12 +155,12 @@ static void attempt(void *arg) {
 	a->result = a->plain != NULL ? a->plain(a->size) : a->aligned(a->size, a->align);
 }
 
-HAK_COLD static void *attempt_plain(void *(*fn)(size_t size), size_t size) {
+HAK_FAR static void *attempt_plain(void *(*fn)(size_t size), size_t size) {
 	struct attempt a = { .plain = fn, .size = size };
 	return call_catching(attempt, &a) ? a.result : NULL;
 }
 
-HAK_COLD static void *attempt_aligned(void *(*fn)(size_t size, size_t align), size_t size, size_t align) {
+HAK_FAR static void *attempt_aligned(void *(*fn)(size_t size, size_t align), size_t size, size_t align) {
 	struct attempt a = { .aligned = fn, .size = size, .align = align };
 	return call_catching(attempt, &a) ? a.result : NULL;
 }
@@ -284,7 +284,7 @@ HAK_COLD HAK_NOINLINE static void *note_seen(unsigned bit, const char *mangled, 
 
 #define NOTE(bit, name) seen_##name = (__typeof__(name) *)note_seen(bit, name##_mangled, (void *)own_##name)
 
-HAK_COLD static void note_replaced(void) {
+HAK_FAR static void note_replaced(void) {
 	NOTE(NEW, op_new);
 	NOTE(NEW_ARRAY, op_new_array);
 	NOTE(DELETE, op_delete);

@@ -15,6 +15,9 @@ void *memcpy(void *, const void *, size_t) __asm__("memmove");
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 /* Stays with its file: the linker puts what is called unlikely before everything else, where the everyday lies. */
 #define HAK_COLD __attribute__((cold, noinline, section(".text.cold")))
+/* What hardly any process runs, in a file of what most do: linkers put sections they know nothing of behind the code
+   they know. (valgrind has no names for it.) */
+#define HAK_FAR __attribute__((cold, noinline, section(".far_text")))
 /* A copy for constant arguments would be as long again. */
 #if __has_attribute(noclone)
 #define HAK_NOINLINE __attribute__((noinline, noclone))
@@ -48,8 +51,8 @@ void *memcpy(void *, const void *, size_t) __asm__("memmove");
 /* Reads what others write without order, for a guess: race detectors are not to mind. */
 #define HAK_GUESS __attribute__((no_sanitize("thread")))
 /* Begins on a cache line: half a nanosecond of seven for malloc and free. */
-#define HAK_HOT __attribute__((hot, aligned(64)))
-/* What every process runs, in a file of what few run: it comes to lie beside the everyday files
+#define HAK_HOT __attribute__((hot, aligned(64), section(".text.hot")))
+/* What most processes run, in a file of what few run: it comes to lie beside the everyday files
    (src/meson.build). */
 #define HAK_EVERYDAY __attribute__((section(".text.startup")))
 /* Likewise, but in a file that is fast rather than small, for what need not be. */

@@ -118,7 +118,7 @@ void *alloc_short(struct heap *h, size_t size, const void *caller) {
 }
 
 /* Caches of this heap and of those that nobody uses this moment, quarantines, and BigCache. `is_asked`: by the program. */
-HAK_COLD static bool release_caches(struct heap *h, size_t keep, bool is_asked) {
+HAK_FAR static bool release_caches(struct heap *h, size_t keep, bool is_asked) {
 	uint64_t deleted = h->count.slab_deleted;
 	size_t purged = __atomic_load_n(&hak_space.purged, __ATOMIC_RELAXED);
 	if (keep == 0)
@@ -138,7 +138,7 @@ HAK_COLD static bool release_caches(struct heap *h, size_t keep, bool is_asked) 
 	return any;
 }
 
-HAK_COLD void release_unused(void) {
+HAK_FAR void release_unused(void) {
 	bigcache_release(0);
 	purge_release_empty();
 }
@@ -148,7 +148,7 @@ static bool is_absurd(size_t size, size_t align) {
 	return (size | align) >> ADDRESS_BITS != 0;
 }
 
-HAK_COLD bool release_for(struct heap *h, size_t size, size_t align) {
+HAK_FAR bool release_for(struct heap *h, size_t size, size_t align) {
 	if (is_absurd(size, align) || (os_facts.memory != 0 && (size | align) / 2 > os_facts.memory))
 		return false;
 	release_caches(h, 0, false);
@@ -180,7 +180,7 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 	}
 }
 
-HAK_COLD bool release_memory(struct heap *h, size_t keep) {
+HAK_FAR bool release_memory(struct heap *h, size_t keep) {
 	bool any = release_caches(h, keep, true);
 	size_t kept = __atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED) << GRANULE_SHIFT; /* of which BigCache has so much */
 	any |= purge_all(keep - min_size(kept, keep));

@@ -51,7 +51,7 @@ HAK_EVERYDAY void arrivals_invite(struct arrivals *a, size_t granules) {
 		atomic_store_explicit(&a->inbox, INBOX_EMPTY, memory_order_relaxed);
 }
 
-struct large *arrivals_take(struct arrivals *a) {
+HAK_EVERYDAY struct large *arrivals_take(struct arrivals *a) {
 	struct large *newest = atomic_load_explicit(&a->inbox, memory_order_relaxed);
 	/* Acquire: the blocks as their senders left them. Not an exchange: it may be shut this moment. */
 	while (list_of(newest) != NULL &&
@@ -73,7 +73,7 @@ void arrivals_put_back(struct arrivals *a, struct large *list) {
 	put(a, list, last); /* it is shut in a fork child only, whose heap nobody has: they are lost */
 }
 
-struct large *arrivals_shut(struct arrivals *a) {
+HAK_EVERYDAY struct large *arrivals_shut(struct arrivals *a) {
 	/* Relaxed: senders do not open it. It is not written to where it is shut: few processes use it. */
 	if (atomic_load_explicit(&a->inbox, memory_order_relaxed) == INBOX_SHUT)
 		return NULL;

@@ -50,7 +50,7 @@ struct lock *bigcache_lock(void) {
 	return &hak_bigcache.lock;
 }
 
-HAK_COLD void bigcache_reset(void) {
+HAK_FAR void bigcache_reset(void) {
 	for (unsigned i = 0; i < BINS; i++)
 		hak_bigcache.bin[i].first = NULL;
 	for (unsigned i = 0; i < WORDS; i++)
@@ -282,7 +282,7 @@ static void review_regret(void) {
 	hak_bigcache.most = space_big() + hak_space.kept;
 }
 
-static void look_at_clock(void) {
+HAK_EVERYDAY static void look_at_clock(void) {
 	hak_bigcache.events = 0;
 	hak_bigcache.now_ms = os_now_ms();
 	if (hak_bigcache.regret > 0 && hak_bigcache.now_ms - hak_bigcache.regret_ms > PURGE_REGRET_MS)
@@ -379,7 +379,7 @@ struct large *bigcache_take(size_t granules, size_t align, bool is_last) {
 	return l;
 }
 
-HAK_COLD struct large *bigcache_take_part(size_t granules) {
+HAK_FAR struct large *bigcache_take_part(size_t granules) {
 	lock_acquire(&hak_bigcache.lock);
 	struct large *l = NULL;
 	/* Where there is more in several pieces, they serve others. */
@@ -453,7 +453,7 @@ static struct large *victim(size_t most) {
 }
 
 /* Gives back, one after the other, what must go. */
-HAK_COLD static bool evict(size_t most) {
+HAK_FAR static bool evict(size_t most) {
 	bool any = false;
 	struct large *l;
 	for (;; any = true) {
@@ -527,7 +527,7 @@ uint64_t bigcache_due(void) {
 	return due;
 }
 
-void bigcache_tick(void) {
+HAK_EVERYDAY void bigcache_tick(void) {
 	if (bigcache_is_empty())
 		return;
 	lock_acquire(&hak_bigcache.lock);
@@ -558,7 +558,7 @@ static size_t count_binned(void) {
 	return n;
 }
 
-HAK_COLD const char *bigcache_check(void) {
+HAK_FAR const char *bigcache_check(void) {
 	const char *wrong = NULL;
 	size_t granules = 0, count = 0;
 	lock_acquire(&hak_bigcache.lock);

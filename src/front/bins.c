@@ -118,7 +118,7 @@ HAK_EVERYDAY void bin_hide(struct heap *h, unsigned sc) {
 	bin_hide_at(h, sc, 0);
 }
 
-HAK_NOINLINE void bin_hide_at(struct heap *h, unsigned sc, unsigned depth) {
+HAK_NOINLINE HAK_EVERYDAY void bin_hide_at(struct heap *h, unsigned sc, unsigned depth) {
 	void **at = bin_top(&h->bins[sc]) + depth;
 	if (at < h->classes[sc].end && block_is_marked(*at))
 		block_set_link((uintptr_t)*at, bin_hidden_mark());

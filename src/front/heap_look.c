@@ -60,7 +60,7 @@ HAK_COLD static void relieve_arrivals(uint64_t now) {
 }
 
 /* A program that all but idles would not come here for minutes: hence the hiding. */
-bool heap_look(struct heap *h) {
+HAK_EVERYDAY bool heap_look(struct heap *h) {
 	uint64_t now = os_cycles();
 	if (now - h->looked < OS_CYCLES_A_MOMENT && (h->locked || HAK_LIKELY(!inboxes_overflow())))
 		return false;

@@ -7,7 +7,7 @@
 #include "front/misuse.h"
 
 /* Where the mark is checked and set anew, who wrote to the block would get away with it. */
-static bool is_untouched(uint64_t entry) {
+HAK_EVERYDAY static bool is_untouched(uint64_t entry) {
 	uintptr_t block = message_block(entry);
 	if (HAK_LIKELY(bin_is_untouched((void *)block)))
 		return true;
@@ -65,7 +65,7 @@ static void read_message(struct heap *h, struct message *m) {
 	message_release(m);
 }
 
-void heap_read_messages(struct heap *h, unsigned sc) {
+HAK_EVERYDAY void heap_read_messages(struct heap *h, unsigned sc) {
 	while (heap_has_messages(h)) {
 		struct message *m = h->unread;
 		if (m == NULL)
@@ -83,7 +83,7 @@ void heap_read_messages(struct heap *h, unsigned sc) {
 	}
 }
 
-HAK_COLD void heap_close_messages(struct heap *h) {
+HAK_NOINLINE HAK_EVERYDAY void heap_close_messages(struct heap *h) {
 	struct message *lists[] = { h->unread, inbox_take_messages(&h->inbox, true) }, *next;
 	h->unread = NULL;
 	for (unsigned i = 0; i < 2; i++)

@@ -73,7 +73,7 @@ HAK_EVERYDAY static void count_thread(const struct heap *h, ptrdiff_t change) {
 
 /* It stays busy until it has no bins, or a fork child would take it for whole, and retire it again; and until it is on the
    list, or it would be put there twice. */
-static void push_idle_locked(struct heap *h) {
+HAK_EVERYDAY static void push_idle_locked(struct heap *h) {
 	h->next_idle = *idle_list(h->locked);
 	*idle_list(h->locked) = h;
 	if (spares_are_there(&h->spares))
@@ -81,7 +81,7 @@ static void push_idle_locked(struct heap *h) {
 	heap_leave(h);
 }
 
-static void put_idle(struct heap *h) {
+HAK_EVERYDAY static void put_idle(struct heap *h) {
 	count_thread(h, -1);
 	if (spares_are_there(&h->spares))
 		h->idle_ms = os_now_ms();
@@ -186,7 +186,7 @@ HAK_COLD void heap_count_ops(struct heap *h, struct bin *visible) {
 
 /* ---- flush, retire, destroy ---- */
 
-static void bring_home(struct heap *h) {
+HAK_EVERYDAY static void bring_home(struct heap *h) {
 	h->flushes = true;
 	heap_read_messages(h, 0);
 	for (unsigned sc = 1; sc < SC_COUNT; sc++)
@@ -203,7 +203,7 @@ void heap_flush(struct heap *h) {
 }
 
 /* Unless it is a spare. */
-static void disown_slab(struct heap *h, struct slab *s) {
+HAK_EVERYDAY static void disown_slab(struct heap *h, struct slab *s) {
 	if (spares_are_there(&h->spares) && remote_all_home(s))
 		return;
 	heap_unlink_slab(h, s);
@@ -219,7 +219,7 @@ static void close_inbox(struct heap *h) {
 	heap_close_messages(h);
 }
 
-void heap_retire(struct heap *h) {
+HAK_EVERYDAY void heap_retire(struct heap *h) {
 	if (h->quarantine != NULL) /* which would be asked there, too, but far from what every process runs */
 		quarantine_flush(h);
 	bring_home(h);

@@ -186,7 +186,7 @@ void heap_put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block) {
 	put_in_mosaic(h, s, block, 1);
 }
 
-void heap_collect_mosaic(struct heap *h, struct slab *s) {
+HAK_FAR void heap_collect_mosaic(struct heap *h, struct slab *s) {
 	uintptr_t at = link_decode(remote_take(s)), next;
 	for (; slab_at(at) == s; at = next) {
 		next = link_decode(block_link(at));

@@ -98,7 +98,7 @@ static bool is_big(const struct large *l) {
 	return l->span.ss == NULL;
 }
 
-static void count_in_superslabs(ptrdiff_t granules) {
+HAK_EVERYDAY static void count_in_superslabs(ptrdiff_t granules) {
 	count_shared(&hak_space.large, (size_t)granules);
 }
 
@@ -119,7 +119,7 @@ HAK_EVERYDAY struct large *large_of(uintptr_t addr) {
 
 /* ---- allocation ---- */
 
-HAK_COLD void large_touch(struct large *l, size_t usable) {
+HAK_NOINLINE HAK_EVERYDAY void large_touch(struct large *l, size_t usable) {
 	l->touched = usable;
 	if (l->span.idle != 0)
 		span_use(&l->span, usable);

@@ -14,7 +14,7 @@ static void post(struct outbox *o, struct slab *s, const struct batch *b) {
 	remote_post(s, b);
 }
 
-static void post_slot(struct outbox *o, struct outbox_slot *slot) {
+HAK_EVERYDAY static void post_slot(struct outbox *o, struct outbox_slot *slot) {
 	struct slab *s = slot->slab;
 	struct batch b = slot->batch;
 	slot->slab = NULL;
@@ -33,7 +33,7 @@ static void take_slot(struct outbox *o, struct outbox_slot *slot, struct slab *s
 
 /* ---- messages ---- */
 
-static void post_message(struct outbox *o, struct message **open) {
+HAK_EVERYDAY static void post_message(struct outbox *o, struct message **open) {
 	struct message *m = *open;
 	*open = NULL;
 	o->used--;
@@ -120,7 +120,7 @@ static bool add_to_message(struct outbox *o, struct slab *s, uintptr_t block) {
 
 /* ---- both ---- */
 
-void outbox_add(struct outbox *o, struct slab *s, uintptr_t block) {
+HAK_EVERYDAY void outbox_add(struct outbox *o, struct slab *s, uintptr_t block) {
 	struct outbox_slot *slot = outbox_slot_of(o, s);
 	struct batch one = { .first = block, .last = block, .count = 1 };
 	if (slot->slab == s) {

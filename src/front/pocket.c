@@ -171,7 +171,7 @@ void pocket_put(struct pocket *p, struct large *l) {
 }
 
 /* Takes in what came home, as far as there is room. The rest, as a list. */
-HAK_NOINLINE static struct large *take_in(struct pocket *p, enum pocket_sort sort) {
+HAK_NOINLINE HAK_EVERYDAY static struct large *take_in(struct pocket *p, enum pocket_sort sort) {
 	struct arrivals *a = &p->arrivals[sort];
 	struct large *rest = NULL;
 	for (struct large *l = arrivals_take(a), *next; l != NULL; l = next) {
@@ -190,7 +190,7 @@ HAK_NOINLINE static struct large *take_in(struct pocket *p, enum pocket_sort sor
 }
 
 /* Gives back what was taken. */
-HAK_COLD static void refuse(struct arrivals *a, struct large *list) {
+HAK_EVERYDAY static void refuse(struct arrivals *a, struct large *list) {
 	for (struct large *l = list, *next; l != NULL; l = next) {
 		next = l->next;
 		arrivals_settle(a, l);
@@ -199,7 +199,7 @@ HAK_COLD static void refuse(struct arrivals *a, struct large *list) {
 	}
 }
 
-HAK_COLD bool pocket_relieve(struct pocket *p, bool old_only) {
+HAK_EVERYDAY bool pocket_relieve(struct pocket *p, bool old_only) {
 	bool any = false;
 	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++) {
 		struct arrivals *a = &p->arrivals[sort];
@@ -235,7 +235,7 @@ void pocket_give_way(struct pocket *p, size_t granules) {
 }
 
 /* Gives back all of a sort. */
-HAK_NOINLINE static void empty(struct pocket *p, enum pocket_sort sort) {
+HAK_NOINLINE HAK_EVERYDAY static void empty(struct pocket *p, enum pocket_sort sort) {
 	while (pocket_has_any(p, sort))
 		drop_one(p, sort);
 }
@@ -251,7 +251,7 @@ void pocket_give_spans(struct pocket *p) {
 }
 
 /* Gives up the stale ones of a length. Their age counts from the first tick on. */
-HAK_COLD static void tick(struct pocket *p, enum pocket_sort sort, size_t length, uint64_t now) {
+HAK_EVERYDAY static void tick(struct pocket *p, enum pocket_sort sort, size_t length, uint64_t now) {
 	struct large **block = pocket_row(p, sort, length);
 	for (unsigned i = pocket_count(p, sort, length); i-- > 0 && block[i]->freed_ms == 0;)
 		block[i]->freed_ms = now;
@@ -259,7 +259,7 @@ HAK_COLD static void tick(struct pocket *p, enum pocket_sort sort, size_t length
 		give_up(pop_oldest(p, sort, length));
 }
 
-HAK_COLD void pocket_tick(struct pocket *p) {
+HAK_EVERYDAY void pocket_tick(struct pocket *p) {
 	tell(p); /* also that the short ways have left nothing */
 	if (pocket_expects_none(p) || hak_settings.purge_delay_ms < 0)
 		return;
@@ -279,7 +279,7 @@ void pocket_release(struct pocket *p) {
 	tell(p);
 }
 
-HAK_COLD void pocket_shut(struct pocket *p) {
+HAK_EVERYDAY void pocket_shut(struct pocket *p) {
 	for (enum pocket_sort sort = 0; sort < POCKET_SORTS; sort++)
 		refuse(&p->arrivals[sort], arrivals_shut(&p->arrivals[sort]));
 }

@@ -25,23 +25,23 @@ static bool is_worth_it(const struct heap *h) {
 static size_t least_of_all(void) {
 	return PURGE_FLOOR / TOUCHED_UNIT / PART_FREE;
 }
-static size_t allowance_of_all(void) {
+HAK_EVERYDAY static size_t allowance_of_all(void) {
 	return least_of_all() + __atomic_load_n(&hak_space.live, __ATOMIC_RELAXED) * GRANULE_UNITS / PART_LIVE;
 }
 
-static void review(struct spares *sp) {
+HAK_EVERYDAY static void review(struct spares *sp) {
 	size_t threads = max_size(__atomic_load_n(&hak_space.threads, __ATOMIC_RELAXED), 1);
 	sp->most = (unsigned)min_size(allowance_of_all() / threads, SPARES_MOST * GRANULE_UNITS);
 }
 
 /* The sum over all heaps is on a cache line that all write to: now and then is enough. */
-static void settle_count(struct spares *sp) {
+HAK_EVERYDAY static void settle_count(struct spares *sp) {
 	int change = (int)sp->units - (int)sp->counted;
 	sp->counted = sp->units;
 	if (change != 0)
 		count_shared(&hak_space.spare, (size_t)change);
 }
-static void count(struct spares *sp) {
+HAK_EVERYDAY static void count(struct spares *sp) {
 	int change = (int)sp->units - (int)sp->counted;
 	if (change <= -COUNTED || change >= COUNTED || sp->count == 0)
 		settle_count(sp);

@@ -209,7 +209,7 @@ HAK_EVERYDAY static void *map(void *hint, size_t size, long prot) {
 	return (void *)ret;
 }
 
-static bool unmap(void *addr, size_t size) {
+HAK_EVERYDAY static bool unmap(void *addr, size_t size) {
 	COUNT_CALL(munmap);
 	kernel_orders();
 	return !failed(raw6(SYS_munmap, (long)addr, (long)size, 0, 0, 0, 0));
@@ -274,7 +274,7 @@ HAK_EVERYDAY void *os_map(void *hint, size_t size) {
 	return settle_charge(size, p != NULL) ? p : NULL;
 }
 
-static void *map_charged(size_t size, size_t align, size_t charged, long prot) {
+HAK_EVERYDAY static void *map_charged(size_t size, size_t align, size_t charged, long prot) {
 	if (!charge(charged))
 		return NULL;
 	void *p = map_aligned(size, align, prot);
@@ -289,7 +289,7 @@ HAK_COLD void os_target_stays(size_t old_size) {
 	uncharge(-old_size);
 }
 
-void *os_map_aligned(size_t size, size_t align) {
+HAK_EVERYDAY void *os_map_aligned(size_t size, size_t align) {
 	return map_charged(size, align, size, PROT_READ | PROT_WRITE);
 }
 
@@ -307,12 +307,12 @@ HAK_EVERYDAY bool os_purge(void *addr, size_t size) {
 	return !failed(raw6(SYS_madvise, (long)addr, (long)size, MADV_DONTNEED, 0, 0, 0));
 }
 
-bool os_protect(void *addr, size_t size, bool accessible) {
+HAK_EVERYDAY bool os_protect(void *addr, size_t size, bool accessible) {
 	long prot = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
 	return !failed(raw6(SYS_mprotect, (long)addr, (long)size, prot, 0, 0, 0));
 }
 
-void os_forbid_writes(void *addr, size_t size) {
+HAK_EVERYDAY void os_forbid_writes(void *addr, size_t size) {
 	raw6(SYS_mprotect, (long)addr, (long)size, PROT_READ, 0, 0, 0);
 }
 
@@ -395,7 +395,7 @@ HAK_NOINLINE enum os_move_result os_move(void *addr, size_t old_size, size_t new
 
 typedef int clock_fn(clockid_t clock, struct timespec *ts);
 
-static int ask_kernel(clockid_t clock, struct timespec *ts) {
+HAK_EVERYDAY static int ask_kernel(clockid_t clock, struct timespec *ts) {
 	return (int)raw6(SYS_clock_gettime, clock, (long)ts, 0, 0, 0, 0);
 }
 
@@ -421,7 +421,7 @@ HAK_EVERYDAY uint64_t os_now_ms(void) {
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-void os_wait(const void *word, uint32_t value) {
+HAK_EVERYDAY void os_wait(const void *word, uint32_t value) {
 	raw6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, 0, 0, 0);
 }
 
@@ -430,7 +430,7 @@ void os_wait_ms(const void *word, uint32_t value, uint64_t ms) {
 	raw6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, (long)&ts, 0, 0);
 }
 
-void os_wake(const void *word) {
+HAK_EVERYDAY void os_wake(const void *word) {
 	raw6(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 

@@ -88,7 +88,7 @@ static const header *elf_header(void) {
 	return h;
 }
 
-void *vdso_find(const char *name) {
+HAK_EVERYDAY void *vdso_find(const char *name) {
 #if defined(__powerpc64__) && _CALL_ELF != 2
 	return NULL; /* a function is not called by its address there */
 #endif

@@ -31,7 +31,7 @@ bool message_post(struct message *m) {
 	return push(m->to, m);
 }
 
-void message_release(struct message *m) {
+HAK_EVERYDAY void message_release(struct message *m) {
 	/* Release: we have read it. */
 	atomic_store_explicit(&m->state, MESSAGE_FREE, memory_order_release);
 }

@@ -18,7 +18,7 @@ struct lock *mosaic_lock(void) {
 	return &mosaics.lock;
 }
 
-void mosaic_reset(void) {
+HAK_FAR void mosaic_reset(void) {
 	mosaics.unused.first = NULL;
 }
 
@@ -136,7 +136,7 @@ static void forget_freed(struct mosaic *m, unsigned first, unsigned units) {
 /* ---- blocks ---- */
 
 /* Marks the blocks of a list as freed. Their number. */
-static unsigned mark_list(const struct slab *s, struct mosaic *m, uintptr_t link) {
+HAK_EVERYDAY_SMALL static unsigned mark_list(const struct slab *s, struct mosaic *m, uintptr_t link) {
 	unsigned n = 0;
 	uintptr_t at = link_decode(link);
 	/* A block that was written to after its free may lead anywhere, and in a circle. */
@@ -302,7 +302,7 @@ unsigned mosaic_class_at(const struct mosaic *m, uintptr_t offset) {
 	return offset < GRANULE ? mosaic_class_in(m, offset) : 0;
 }
 
-unsigned mosaic_freed_at(const struct mosaic *m, uintptr_t offset) {
+HAK_FAR unsigned mosaic_freed_at(const struct mosaic *m, uintptr_t offset) {
 	unsigned unit = unit_of_offset(offset);
 	return unit < MOSAIC_UNITS && is_freed(m, unit) ? get_any(m, unit) : 0;
 }
@@ -312,7 +312,7 @@ unsigned mosaic_held_at(const struct mosaic *m, uintptr_t offset) {
 	return unit < MOSAIC_UNITS && is_used(m, unit) ? get_any(m, unit) : 0;
 }
 
-uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset) {
+HAK_FAR uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset) {
 	for (unsigned unit = (unsigned)(offset >> MOSAIC_UNIT_SHIFT) + 1; unit-- > 0;) {
 		uintptr_t begin = (uintptr_t)unit << MOSAIC_UNIT_SHIFT;
 		unsigned sc = mosaic_class_in(m, begin);
@@ -322,7 +322,7 @@ uintptr_t mosaic_block_at(const struct mosaic *m, uintptr_t offset) {
 	return GRANULE;
 }
 
-HAK_COLD void mosaic_seal(struct slab *s) {
+HAK_FAR void mosaic_seal(struct slab *s) {
 	struct mosaic *m = slab_mosaic(s);
 	unsigned held = 0;
 	for (unsigned unit = 0; unit < MOSAIC_UNITS; unit++) {

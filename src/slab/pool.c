@@ -10,7 +10,7 @@ HAK_LATE_IN_BSS struct pool hak_pools[SC_COUNT];
 static bool has_begun;
 
 /* Takes the lock. */
-static void enter(struct pool *p) {
+HAK_EVERYDAY static void enter(struct pool *p) {
 	bool waited = !lock_try(&p->lock);
 	if (waited)
 		lock_acquire_slow(&p->lock, true);
@@ -20,7 +20,7 @@ static void enter(struct pool *p) {
 	}
 }
 
-static unsigned index_of(const struct slab *s) {
+HAK_EVERYDAY static unsigned index_of(const struct slab *s) {
 	return slab_mosaic(s) != NULL ? 0 : s->sc;
 }
 
@@ -29,7 +29,7 @@ struct lock *pool_lock(unsigned sc) {
 }
 
 /* Clears PUBLISHED. False: the last block has just come home and its poster is about to reap. */
-static bool unpublish(struct slab *s) {
+HAK_EVERYDAY static bool unpublish(struct slab *s) {
 	/* Acquire: the owner fields that the publisher wrote, and the posters' links. Release: as in
 	   try_publish. */
 	uint64_t old = atomic_load_explicit(&s->remote, memory_order_acquire), new;
@@ -104,7 +104,7 @@ HAK_COLD void pool_repair(struct slab *s) {
 		slab_delete(s);
 }
 
-void pool_publish(struct slab *s) {
+HAK_EVERYDAY void pool_publish(struct slab *s) {
 	struct pool *p = &hak_pools[index_of(s)];
 	enter(p);
 	enum fate fate = try_publish(s);
@@ -122,7 +122,7 @@ void pool_publish(struct slab *s) {
 	slab_delete(s);
 }
 
-void pool_reap(struct slab *s) {
+HAK_EVERYDAY void pool_reap(struct slab *s) {
 	struct pool *p = &hak_pools[index_of(s)];
 	enter(p);
 	unlink_locked(p, s);

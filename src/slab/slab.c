@@ -110,7 +110,7 @@ static void harden(struct slab *s) {
 	s->carved = s->reserved;
 }
 
-HAK_COLD void slab_populate(struct slab *s) {
+HAK_NOINLINE HAK_EVERYDAY void slab_populate(struct slab *s) {
 	if (s->fresh_is_zero && !s->has_guard && hak_settings.purge_delay_ms > 0 && !purge_is_discreet() &&
 	    os_populate((void *)s->base, align_up((size_t)s->capacity * s->block_size, os_facts.page_size)))
 		s->touched = touched_note(GRANULE);
@@ -167,7 +167,7 @@ static size_t carved_bytes(const struct slab *s) {
 	return s->carved * (size_t)s->block_size;
 }
 
-static size_t all_touched(const struct slab *s) {
+HAK_EVERYDAY static size_t all_touched(const struct slab *s) {
 	return max_size(carved_bytes(s), touched_bytes(s->touched));
 }
 

@@ -39,12 +39,12 @@ size_t meta_used(void) {
 	return meta.used;
 }
 
-static void guard_ends(uintptr_t start, uintptr_t end) {
+HAK_EVERYDAY static void guard_ends(uintptr_t start, uintptr_t end) {
 	os_protect((void *)start, os_facts.page_size, false);
 	os_protect((void *)(end - os_facts.page_size), os_facts.page_size, false);
 }
 
-HAK_COLD static void guard_locked(void) {
+HAK_NOINLINE HAK_EVERYDAY static void guard_locked(void) {
 	if (meta.is_guarded)
 		return;
 	meta.is_guarded = true;

@@ -83,7 +83,7 @@ static void review_regret(void) {
 	watch_breath();
 }
 
-static void look_at_clock(void) {
+HAK_EVERYDAY static void look_at_clock(void) {
 	purge.events = 0;
 	purge.now_ms = os_now_ms();
 	if (purge.regret > 0 && purge.now_ms - purge.regret_ms >= PURGE_REGRET_MS)
@@ -92,7 +92,7 @@ static void look_at_clock(void) {
 		purge.stuck = 0;
 }
 
-static void dequeue(struct superslab *ss) {
+HAK_EVERYDAY static void dequeue(struct superslab *ss) {
 	if (!ss->queued)
 		return;
 	ss->queued = false;
@@ -177,12 +177,12 @@ static size_t allowance(void) {
 }
 
 /* Will anything be purged at all? */
-static bool has_duty(void) {
+HAK_EVERYDAY static bool has_duty(void) {
 	return hak_settings.purge_delay_ms >= 0 && space_superslabs() * SUPERSLAB > PURGE_HEAP;
 }
 
 /* Does the system take what it is given? */
-static bool is_taken(void) {
+HAK_EVERYDAY static bool is_taken(void) {
 	return has_duty() && (purge.refused_ms == 0 || purge.now_ms - purge.refused_ms >= BACKOFF);
 }
 
@@ -190,7 +190,7 @@ static bool may_purge(void) {
 	return !purge.purging && is_taken();
 }
 
-bool purge_breathes(void) {
+HAK_EVERYDAY bool purge_breathes(void) {
 	return purge.breathes && is_taken();
 }
 
@@ -314,13 +314,13 @@ void purge_note_burst(void) {
 		atomic_fetch_add_explicit(&hak_purge_bursts.count, 1, memory_order_release);
 }
 
-static void apply_age(void) {
+HAK_EVERYDAY static void apply_age(void) {
 	uint64_t delay = (uint64_t)hak_settings.purge_delay_ms;
 	if (may_purge() && purge.now_ms >= delay && purge_until(SIZE_MAX, purge.now_ms - delay, AT_ONCE) >= AT_ONCE)
 		purge_note_burst(); /* there may be more: whoever waits for that goes on */
 }
 
-static void purge_excess_locked(bool is_growth) {
+HAK_EVERYDAY static void purge_excess_locked(bool is_growth) {
 	/* What the system refused is no reason to keep nothing else. */
 	size_t allowed = allowance() + min_size(purge.stuck, hak_space.dirty);
 	bool is_excess = unused() > allowed;
@@ -336,13 +336,13 @@ static void purge_excess_locked(bool is_growth) {
 	}
 }
 
-void purge_poke(void) {
+HAK_EVERYDAY void purge_poke(void) {
 	void (*waits)(void) = __atomic_load_n(&hak_purge_waits, __ATOMIC_RELAXED);
 	if (HAK_UNLIKELY(waits != NULL) && has_duty())
 		waits();
 }
 
-void purge_after_free_locked(void) {
+HAK_EVERYDAY void purge_after_free_locked(void) {
 	purge.least = min_size(purge.least, in_use());
 	purge.high = max_size(purge.high, unused());
 	purge.low = min_size(purge.low, unused());
@@ -438,7 +438,7 @@ bool purge_down_to(size_t keep, bool unmaps) {
 	return any || unmapped != 0;
 }
 
-bool purge_is_discreet(void) {
+HAK_EVERYDAY bool purge_is_discreet(void) {
 	/* Relaxed: a count. */
 	size_t others = space_big() + __atomic_load_n(&hak_space.alone, __ATOMIC_RELAXED);
 	return space_superslabs() * SUPERSLAB + others * GRANULE <= PURGE_HEAP;

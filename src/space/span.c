@@ -25,7 +25,7 @@ enum {
    call too many. */
 static _Atomic uint64_t ends_paid;
 
-HAK_COLD static bool alloc_alone(size_t granules, struct span *span) {
+HAK_FAR static bool alloc_alone(size_t granules, struct span *span) {
 	void *p = os_map_aligned(granules * GRANULE, GRANULE);
 	if (p == NULL)
 		return false;
@@ -39,7 +39,7 @@ HAK_COLD static bool alloc_alone(size_t granules, struct span *span) {
 	return true;
 }
 
-HAK_COLD static void free_alone(const struct span *span) {
+HAK_FAR static void free_alone(const struct span *span) {
 	pagemap_set_tag((uintptr_t)span->base, span->granules, TAG_NONE);
 	if (span->was_large)
 		pagemap_set((uintptr_t)span->base, 1, TAG_LARGE_GONE, (void *)span->last_size);
@@ -66,7 +66,7 @@ static void log_superslab(const struct superslab *ss, const char *what, size_t b
 
 /* Where the system cannot do it by one call, by touching them: our own, up to `end`. Others may be inaccessible. Returns
    how many bytes. */
-HAK_COLD static size_t touch_own(const struct span *own, uintptr_t end) {
+HAK_FAR static size_t touch_own(const struct span *own, uintptr_t end) {
 	uintptr_t base = (uintptr_t)own->base;
 	end = min_size(end, base + own->granules * GRANULE);
 	for (uintptr_t at = base; at < end; at += os_facts.page_size)
@@ -82,7 +82,7 @@ static bool awaits_huge_page(const struct superslab *ss, size_t granules, unsign
 /* The first touch makes all of the SuperSlab resident, by one huge page. That takes 0.1 to 0.2 ms, where small pages
    take 0.2 to 1, unless the system has to move other memory out of the way, or the host of a virtual machine, which had
    been told that the page is free, has to find memory: 4 to 16 ms have been seen. */
-HAK_COLD static void touch_huge_page(char *own) {
+HAK_FAR static void touch_huge_page(char *own) {
 	uint64_t before = os_cycles();
 	__atomic_fetch_or(own, 0, __ATOMIC_RELAXED);
 	bool was_slow = os_cycles() - before > os_cycles_a_ms();
@@ -120,7 +120,7 @@ static size_t last_size(struct pagemap_entry e) {
 }
 
 /* Did it hold blocks of that size when it was last in use? */
-HAK_COLD static bool held_likewise(uintptr_t base, size_t size) {
+HAK_FAR static bool held_likewise(uintptr_t base, size_t size) {
 	return size != 0 && last_size(pagemap_find(base)) == size;
 }
 
@@ -143,7 +143,7 @@ static bool ends_may_cost(void) {
 	return process_is_alone() || atomic_load_explicit(&ends_paid, memory_order_relaxed) - os_cycles() > ENDS_WAIT;
 }
 
-HAK_COLD static void note_cost(uint64_t before) {
+HAK_FAR static void note_cost(uint64_t before) {
 	uint64_t paid = atomic_load_explicit(&ends_paid, memory_order_relaxed);
 	uint64_t earliest = before - ENDS_CREDIT * ENDS_SHARE * os_cycles_a_ms();
 	if (paid - earliest > ENDS_WAIT) /* or less: long ago */
@@ -153,7 +153,7 @@ HAK_COLD static void note_cost(uint64_t before) {
 
 /* How much of the `idle` bytes at a dirty span's end is resident? If one large block had all of it last, or blocks of
    the same size, what these used; else it may be all. */
-HAK_COLD static size_t resident_end(uintptr_t base, size_t granules, size_t size, size_t idle) {
+HAK_FAR static size_t resident_end(uintptr_t base, size_t granules, size_t size, size_t idle) {
 	struct pagemap_entry e = pagemap_find(base);
 	size_t last = last_size(e);
 	if (last == size)
@@ -209,7 +209,7 @@ HAK_COLD void span_use(struct span *span, size_t bytes) {
 	span->idle = span->slack = 0;
 }
 
-HAK_COLD static void drop_end(struct span *span) {
+HAK_FAR static void drop_end(struct span *span) {
 	size_t bytes = span->granules << GRANULE_SHIFT;
 	uint64_t before = os_cycles();
 	if (!os_purge((char *)span->base + bytes - span->idle, span->idle))
@@ -223,7 +223,7 @@ static struct span span_at(struct superslab *ss, unsigned first, size_t granules
 
 /* Dirty granules, while there are more than others are likely to want at once, or clean ones, which cost nothing, if
    there are none. Under the lock. */
-HAK_COLD static unsigned take_more(enum span_use use, struct span *span, unsigned most) {
+HAK_FAR static unsigned take_more(enum span_use use, struct span *span, unsigned most) {
 	unsigned n = 0, first;
 	bool zero;
 	for (; n < most && (hak_space.dirty > SPAN_BATCH || hak_space.dirty == 0); n++) {
@@ -350,7 +350,7 @@ HAK_COLD bool span_extend(struct span *span, size_t granules, bool *zerop) {
 	return ok;
 }
 
-HAK_COLD void span_shrink(struct span *span, size_t granules) {
+HAK_FAR void span_shrink(struct span *span, size_t granules) {
 	struct span tail = { .base = (char *)span->base + granules * GRANULE,
 	                     .granules = span->granules - granules, .ss = span->ss,
 	                     .idle = span->idle, .slack = span->slack };

@@ -63,7 +63,7 @@ HAK_EVERYDAY struct lock *space_lock(void) {
 	return &space.lock;
 }
 
-HAK_NOINLINE static void note_wait(bool waited) {
+HAK_NOINLINE HAK_EVERYDAY static void note_wait(bool waited) {
 	if (waited) {
 		if (space.parting == NOT_PARTED && hak_settings.limit == 0)
 			space.parting = PARTED;
@@ -210,7 +210,7 @@ HAK_EVERYDAY static struct superslab *choose(size_t granules, enum span_use use,
 	return ss == NULL && use == SPAN_DENSE ? fit(far, granules, firstp) : ss;
 }
 
-void superslab_count_hollow(struct superslab *ss, size_t bytes) {
+HAK_EVERYDAY void superslab_count_hollow(struct superslab *ss, size_t bytes) {
 	ss->hollow += (uint32_t)bytes;
 	hak_space.hollow += bytes;
 }
