@@ -33,13 +33,14 @@ HAK_EVERYDAY static bool has_array(struct heap *h, unsigned sc) {
 	return HAK_LIKELY(hc->end != NULL) || make_array(h, sc, hc->capacity);
 }
 
-HAK_EVERYDAY void bin_resize(struct heap *h, unsigned sc, unsigned capacity) {
+HAK_EVERYDAY bool bin_resize(struct heap *h, unsigned sc, unsigned capacity) {
 	struct heap_class *hc = &h->classes[sc];
 	bool fits = hc->end == NULL || capacity <= hc->length;
 	if (!fits && !make_array(h, sc, policy_array_length(sc, capacity)))
-		return;
+		return false;
 	hc->capacity = (uint16_t)capacity; /* only now: it never exceeds the array's length */
 	bin_reset(h, sc);
+	return true;
 }
 
 HAK_EVERYDAY unsigned bin_wants(struct heap *h, unsigned sc) {

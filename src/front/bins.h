@@ -118,8 +118,8 @@ bool bin_make_room(struct heap *h, unsigned sc);
 /* Brings the blocks home. */
 void bin_flush(struct heap *h, unsigned sc);
 
-/* The bin, which is empty, holds so many blocks from here on, if there is memory for that. */
-void bin_resize(struct heap *h, unsigned sc, unsigned capacity);
+/* The bin, which is empty, holds so many blocks from here on. False: there is no memory for that. */
+bool bin_resize(struct heap *h, unsigned sc, unsigned capacity);
 
 /* Is the block in the bin? Any thread; a guess where the bin is another's. */
 bool bin_contains(const struct heap *h, unsigned sc, uintptr_t block);

@@ -189,8 +189,9 @@ static void *carve(struct heap *h, struct slab *s, bool *zerop) {
 }
 
 static void grow_bin(struct heap *h, unsigned sc) {
-	struct heap_class *hc = &h->classes[sc];
-	bin_resize(h, sc, hc->capacity + policy_growth(&h->policy, sc, hc->capacity));
+	unsigned capacity = h->classes[sc].capacity, more = policy_growth(&h->policy, sc, capacity);
+	if (!bin_resize(h, sc, capacity + more))
+		policy_take_back(&h->policy, sc, more);
 }
 
 /* The bin is too small for the program's rhythm if what went home when it ran over is missed now. */

@@ -179,6 +179,10 @@ HAK_EVERYDAY_SMALL unsigned policy_growth(struct policy *p, unsigned sc, unsigne
 	return (unsigned)more;
 }
 
+HAK_FAR void policy_take_back(struct policy *p, unsigned sc, unsigned more) {
+	p->grown[policy_band(sc)] -= more * hak_size_classes[sc].size;
+}
+
 static bool is_c7(unsigned sc) {
 	return policy_band(sc) == LAST_BAND;
 }

@@ -70,6 +70,9 @@ unsigned policy_array_length(unsigned sc, unsigned capacity);
 /* Blocks to add to a bin that is too small; they count as grown. */
 unsigned policy_growth(struct policy *p, unsigned sc, unsigned capacity);
 
+/* They could not be added. */
+void policy_take_back(struct policy *p, unsigned sc, unsigned more);
+
 /* Blocks to carve at a time, of those that are wanted: a page, or where the next `resident` bytes are, what a bin wants
    that has not grown. (The thread need not be the one for which it grew.) */
 unsigned policy_carve(unsigned sc, unsigned wanted, size_t resident);

@@ -825,15 +825,20 @@ static void flush_brings_everything_home(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
-/* In a process of its own: there is no memory for metadata any more. */
+/* From here on, in a process of its own, there is no memory for metadata. */
+static void end_metadata(void)
+{
+	CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){0, 0}) == 0);
+	while (meta_alloc(1) != NULL) {
+	}
+}
+
 static void serve_without_array(void)
 {
 	struct heap_class *hc = &heap->classes[SC];
 
 	take(0, 1); /* there is a slab */
-	CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){0, 0}) == 0);
-	while (meta_alloc(1) != NULL) {
-	}
+	end_metadata();
 	bin_flush(heap, SC);
 	hc->end = NULL; /* as in a class that is new to the heap */
 	bin_reset(heap, SC);
@@ -856,17 +861,44 @@ static void serve_without_array(void)
 	CHECK(s->used - s->left_remote == 1);
 }
 
-static void no_memory_for_a_bin_slab_serves(void **state)
+/* What there is no array for is not used up: others may grow. */
+static void grow_without_array(void)
+{
+	struct heap_class *hc = &heap->classes[SC];
+	unsigned capacity = hc->capacity, *grown = &heap->policy.grown[policy_band(SC)], grew = *grown;
+
+	take(0, 1);
+	hc->length = hc->capacity;
+	end_metadata();
+	hc->overran = 1;
+	while (bin_pop(&bins[SC]) != NULL) {
+	}
+	take(1, 2);
+	CHECK(hc->overran == 0 && hc->capacity == capacity);
+	CHECK(*grown == grew);
+}
+
+static void in_process_of_its_own(void (*act)(void))
 {
 	pid_t child = fork();
 	int status = -1;
 
 	if (child == 0) {
-		serve_without_array();
+		act();
 		_exit(0);
 	}
 	assert_true(child > 0 && waitpid(child, &status, 0) == child);
 	assert_int_equal(status, 0);
+}
+
+static void no_memory_for_a_bin_slab_serves(void **state)
+{
+	in_process_of_its_own(serve_without_array);
+}
+
+static void no_memory_for_a_larger_bin_growth_stays(void **state)
+{
+	in_process_of_its_own(grow_without_array);
 }
 
 int main(void)
@@ -912,6 +944,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
 		cmocka_unit_test_setup_teardown(slab_that_is_going_to_be_filled_resident_at_once, start, end),
 		cmocka_unit_test_setup_teardown(no_memory_for_a_bin_slab_serves, start, end),
+		cmocka_unit_test_setup_teardown(no_memory_for_a_larger_bin_growth_stays, start, end),
 	};
 
 	return UNIT_RUN(tests);
