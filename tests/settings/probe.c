@@ -21,6 +21,13 @@
 
 #include "../resident.h"
 
+/* A function of its own in stack traces. */
+#if __has_attribute(noclone)
+#define KEPT_APART __attribute__((noinline, noclone))
+#else
+#define KEPT_APART __attribute__((noinline))
+#endif
+
 enum { MOST = 65536, GRANULE = 1 << 16, MIB = 1 << 20 };
 
 static char *blocks[MOST];
@@ -930,7 +937,7 @@ void (*get_new_handler(void))(void)
 	return hogged != 0 ? let_go : NULL;
 }
 
-__attribute__((noinline, noclone)) static char *allocate_by(long way)
+KEPT_APART static char *allocate_by(long way)
 {
 	static const char *const names[] = {"_Znwm", "_Znam", "_ZnwmSt11align_val_t", "_ZnwmRKSt9nothrow_t", "_Znwm"};
 	enum { NAMED = 7, AFTER_HANDLER = 11, ALIGN = 64, SIZE = 100 };
@@ -965,7 +972,7 @@ static long overrun_made_by(long way)
 }
 
 /* Where one is resized, and asked for its size, after somebody has written behind it. */
-__attribute__((noinline, noclone)) static void use_overrun(char *p, long way)
+KEPT_APART static void use_overrun(char *p, long way)
 {
 	void *result = NULL;
 	size_t size = 0;

@@ -101,7 +101,7 @@ static void limit_passed_by_what_moves(void **state)
 static void system_limit_not_passed_by_what_moves(void **state)
 {
 	const size_t old = 1024 * GRANULE, new = old + 16 * GRANULE;
-	struct rlimit all, limit;
+	struct rlimit all = {0}, limit;
 	char line[128], *p, *target;
 	size_t kib = 0;
 	FILE *status = fopen("/proc/self/status", "re");
