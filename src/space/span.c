@@ -3,12 +3,20 @@
 #include "base/bits.h"
 #include "base/report.h"
 #include "base/settings.h"
+#include "build_options.h"
 #include "os/alone.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "space/pagemap.h"
 #include "space/purge.h"
 #include "space/superslab.h"
+
+/* What maps a span alone: by default hardly any process does; where SuperSlabs are left out, each. */
+#if HAK_SUPERSLAB
+#define RARELY_ALONE HAK_FAR
+#else
+#define RARELY_ALONE HAK_COLD
+#endif
 
 enum {
 	IDLE_MIN = 16 * 1024, /* bytes: below, a system call costs more than the pages are worth */
@@ -25,7 +33,7 @@ enum {
    call too many. */
 static _Atomic uint64_t ends_paid;
 
-HAK_FAR static bool alloc_alone(size_t granules, struct span *span) {
+RARELY_ALONE static bool alloc_alone(size_t granules, struct span *span) {
 	void *p = os_map_aligned(granules * GRANULE, GRANULE);
 	if (p == NULL)
 		return false;
@@ -39,7 +47,7 @@ HAK_FAR static bool alloc_alone(size_t granules, struct span *span) {
 	return true;
 }
 
-HAK_FAR static void free_alone(const struct span *span) {
+RARELY_ALONE static void free_alone(const struct span *span) {
 	pagemap_set_tag((uintptr_t)span->base, span->granules, TAG_NONE);
 	if (span->was_large)
 		pagemap_set((uintptr_t)span->base, 1, TAG_LARGE_GONE, (void *)span->last_size);
