@@ -46,7 +46,7 @@ API void *hak_reallocarray(void *ptr, size_t count, size_t size) {
 	return entry_realloc(ptr, total);
 }
 
-API void *hak_rezalloc(void *ptr, size_t size) {
+API HAK_COLD void *hak_rezalloc(void *ptr, size_t size) {
 	if (ptr == NULL)
 		return hak_zalloc(size);
 	/* Behind what was asked for the block is zero by induction, so only what moves in behind the old
@@ -69,7 +69,7 @@ API void *hak_aligned_alloc(size_t alignment, size_t size) {
 	return entry_aligned(alignment, size, ENTRY_CALLER);
 }
 
-API int hak_posix_memalign(void **ptrp, size_t alignment, size_t size) {
+API HAK_COLD int hak_posix_memalign(void **ptrp, size_t alignment, size_t size) {
 	if (!is_alignment(alignment) || alignment % sizeof(void *) != 0)
 		return EINVAL;
 	int saved = errno;
@@ -108,7 +108,7 @@ API struct hak_allocation hak_alloc_at_least(size_t size) {
 	return (struct hak_allocation){ p, entry_usable_size(p) };
 }
 
-API void *hak_expand(void *ptr, size_t size) {
+API HAK_COLD void *hak_expand(void *ptr, size_t size) {
 	if (ptr == NULL || size > PTRDIFF_MAX)
 		return NULL;
 	size_t old;

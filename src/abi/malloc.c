@@ -110,7 +110,7 @@ ABI size_t malloc_usable_size(void *ptr) {
 	return entry_usable_size(ptr);
 }
 
-ABI int malloc_trim(size_t keep) {
+ABI HAK_COLD int malloc_trim(size_t keep) {
 	int (*instead)(size_t);
 	*(void **)&instead = libc_instead(LIBC_TRIM);
 	return instead != NULL ? instead(keep) : entry_trim(keep);
@@ -122,13 +122,13 @@ ABI int malloc_trim(size_t keep) {
  * M_MMAP_THRESHOLD (large blocks begin above 32 KiB), M_ARENA_MAX (heaps are per thread), M_PERTURB
  * (HAKMEM_SECURE). With everything switched off these are libc's, as are its blocks.
  */
-ABI int mallopt(int param, int value) {
+ABI HAK_COLD int mallopt(int param, int value) {
 	int (*instead)(int, int);
 	*(void **)&instead = libc_instead(LIBC_MALLOPT);
 	return instead != NULL ? instead(param, value) : 1;
 }
 
-ABI struct mallinfo2 mallinfo2(void) {
+ABI HAK_COLD struct mallinfo2 mallinfo2(void) {
 	struct mallinfo2 (*instead)(void);
 	*(void **)&instead = libc_instead(LIBC_MALLINFO2);
 	if (instead != NULL)
@@ -137,23 +137,18 @@ ABI struct mallinfo2 mallinfo2(void) {
 	return stats_mallinfo2();
 }
 
-static int clamp_int(size_t v) {
-	return v > INT32_MAX ? INT32_MAX : (int)v;
+/* Fields, which are the same in both, that do not fit saturate. */
+ABI HAK_COLD struct mallinfo mallinfo(void) {
+	enum { FIELDS = sizeof(struct mallinfo) / sizeof(int) };
+	union { struct mallinfo2 info; size_t field[FIELDS]; } from = { mallinfo2() };
+	union { struct mallinfo info; int field[FIELDS]; } to;
+	static_assert(sizeof from == sizeof from.info, "as many");
+	for (size_t i = 0; i < FIELDS; i++)
+		to.field[i] = from.field[i] > INT32_MAX ? INT32_MAX : (int)from.field[i];
+	return to.info;
 }
 
-/* Fields that do not fit saturate. */
-ABI struct mallinfo mallinfo(void) {
-	struct mallinfo2 m = mallinfo2();
-	return (struct mallinfo){
-		.arena = clamp_int(m.arena), .ordblks = clamp_int(m.ordblks),
-		.smblks = clamp_int(m.smblks), .hblks = clamp_int(m.hblks), .hblkhd = clamp_int(m.hblkhd),
-		.usmblks = clamp_int(m.usmblks), .fsmblks = clamp_int(m.fsmblks), /* libc's: disable=1 */
-		.uordblks = clamp_int(m.uordblks), .fordblks = clamp_int(m.fordblks),
-		.keepcost = clamp_int(m.keepcost),
-	};
-}
-
-ABI void malloc_stats(void) {
+ABI HAK_COLD void malloc_stats(void) {
 	void (*instead)(void);
 	*(void **)&instead = libc_instead(LIBC_STATS);
 	if (instead != NULL) {
@@ -164,7 +159,7 @@ ABI void malloc_stats(void) {
 	stats_print();
 }
 
-ABI int malloc_info(int options, FILE *stream) {
+ABI HAK_COLD int malloc_info(int options, FILE *stream) {
 	int (*instead)(int, FILE *);
 	*(void **)&instead = libc_instead(LIBC_INFO);
 	if (instead != NULL)

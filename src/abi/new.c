@@ -155,36 +155,33 @@ static void attempt(void *arg) {
 	a->result = a->plain != NULL ? a->plain(a->size) : a->aligned(a->size, a->align);
 }
 
-HAK_FAR static void *attempt_plain(void *(*fn)(size_t size), size_t size) {
-	struct attempt a = { .plain = fn, .size = size };
-	return call_catching(attempt, &a) ? a.result : NULL;
-}
-
-HAK_FAR static void *attempt_aligned(void *(*fn)(size_t size, size_t align), size_t size, size_t align) {
-	struct attempt a = { .aligned = fn, .size = size, .align = align };
+/* One of the two is NULL. */
+HAK_FAR static void *attempt_new(void *(*plain)(size_t size), void *(*aligned)(size_t size, size_t align), size_t size,
+                                 size_t align) {
+	struct attempt a = { .plain = plain, .aligned = aligned, .size = size, .align = align };
 	return call_catching(attempt, &a) ? a.result : NULL;
 }
 
 OPERATOR(void *, op_new_nothrow, "_Znw" SZ "RKSt9nothrow_t", (size_t size, const void *tag), {
 	if (IS_REPLACED(NEW))
-		return attempt_plain(seen_op_new, size);
+		return attempt_new(seen_op_new, NULL, size, 0);
 	return new_nothrow(size, KIND_NEW);
 })
 OPERATOR(void *, op_new_array_nothrow, "_Zna" SZ "RKSt9nothrow_t", (size_t size, const void *tag), {
 	if (IS_REPLACED(NEW | NEW_ARRAY))
-		return attempt_plain(seen_op_new_array, size);
+		return attempt_new(seen_op_new_array, NULL, size, 0);
 	return new_nothrow(size, KIND_NEW_ARRAY);
 })
 OPERATOR(void *, op_new_aligned_nothrow, "_Znw" SZ "St11align_val_tRKSt9nothrow_t",
          (size_t size, size_t align, const void *tag), {
 	if (IS_REPLACED(NEW << ALIGNED))
-		return attempt_aligned(seen_op_new_aligned, size, align);
+		return attempt_new(NULL, seen_op_new_aligned, size, align);
 	return new_aligned_nothrow(size, align, KIND_NEW);
 })
 OPERATOR(void *, op_new_array_aligned_nothrow, "_Zna" SZ "St11align_val_tRKSt9nothrow_t",
          (size_t size, size_t align, const void *tag), {
 	if (IS_REPLACED((NEW | NEW_ARRAY) << ALIGNED))
-		return attempt_aligned(seen_op_new_array_aligned, size, align);
+		return attempt_new(NULL, seen_op_new_array_aligned, size, align);
 	return new_aligned_nothrow(size, align, KIND_NEW_ARRAY);
 })
 

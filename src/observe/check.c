@@ -72,7 +72,7 @@ static void check_mosaic(struct checker *c, const struct slab *s, const struct m
 		units += sc != 0 ? mosaic_units(sc) : 0;
 	}
 	for (size_t i = 0; i < sizeof m->used / sizeof *m->used; i++)
-		used_units += (unsigned)__builtin_popcountll(m->used[i]);
+		used_units += count_ones32((uint32_t)m->used[i]) + count_ones32((uint32_t)(m->used[i] >> 32));
 	expect(c, blocks == s->used, "a mosaic's blocks are miscounted", (void *)s->base);
 	expect(c, m->sealed ? units <= used_units : units == used_units, "a mosaic's blocks and holes overlap",
 	       (void *)s->base);

@@ -38,7 +38,7 @@ static void guard(char *room) {
 		os_forbid_writes((void *)page, os_facts.page_size);
 }
 
-void pagemap_guard(void) {
+HAK_EVERYDAY_SMALL void pagemap_guard(void) {
 	guard(hak_near.guard);
 	guard(hak_far.guard);
 }
