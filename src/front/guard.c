@@ -157,7 +157,7 @@ HAK_NOINLINE static enum wrong look(const struct guarded *g, unsigned kind, unsi
 		return WRITTEN_BEHIND;
 	if (!pad_holds(front, length))
 		return WRITTEN_BEFORE;
-	return kind != KIND_FREED && kind != is ? OTHER_KIND : NOTHING;
+	return misuse_is_other_kind(kind, is) ? OTHER_KIND : NOTHING;
 }
 
 static void report(const struct guarded *g, enum wrong wrong, unsigned kind, unsigned is) {

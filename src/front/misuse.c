@@ -16,6 +16,7 @@
 #include "front/nursery.h"
 #include "front/secure.h"
 #include "front/tcache.h"
+#include "os/elf.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
 
@@ -153,6 +154,21 @@ bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, si
 	line_str(&l, where == MISUSE_BEHIND ? " behind " : where == MISUSE_BEFORE ? " before " : " after free of ");
 	line_block(&l, block, size);
 	return finish(&l, OP_ACCESS, addr);
+}
+
+/* A library may have the C++ run time inside, and call its own new and delete, which go by malloc and free, where others
+   call ours: then blocks that pass between them are of both kinds. The run time's own libraries call ours. */
+static bool has_operators_unseen(void) {
+	static bool found; /* relaxed: the answer costs as much again, nothing else; a library that goes leaves blocks */
+	if (!__atomic_load_n(&found, __ATOMIC_RELAXED) && elf_others_define("_ZdlPv", "libstdc++.so\0libc++\0"))
+		__atomic_store_n(&found, true, __ATOMIC_RELAXED);
+	return __atomic_load_n(&found, __ATOMIC_RELAXED);
+}
+
+bool misuse_is_other_kind(unsigned by, unsigned made) {
+	if (by == made || by == KIND_FREED)
+		return false;
+	return (by != KIND_MALLOC && made != KIND_MALLOC) || !has_operators_unseen();
 }
 
 bool misuse_kinds(uintptr_t block, size_t size, unsigned by, unsigned made) {

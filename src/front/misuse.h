@@ -72,7 +72,10 @@ HAK_COLD bool misuse_written(enum misuse_where where, uintptr_t block, size_t si
 /* The program touched `addr`, which is inaccessible, near that block. */
 HAK_COLD bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, size_t size);
 
-/* The block is freed by what goes with `by`, an enum block_kind, but was made by `made`. */
+/* Is what goes with `by`, an enum block_kind, or KIND_FREED for any, no way to free what was made by `made`? */
+bool misuse_is_other_kind(unsigned by, unsigned made);
+
+/* A block was freed so. */
 HAK_COLD bool misuse_kinds(uintptr_t block, size_t size, unsigned by, unsigned made);
 
 /* The block is freed with a `what` that it has not. */

@@ -116,7 +116,7 @@ bool secure_check(enum misuse_op op, const struct slab *s, uintptr_t block, enum
 		return misuse_written(MISUSE_BEHIND, block, size);
 	if (!is_front_intact(s, block))
 		return misuse_written(MISUSE_BEFORE, block, size);
-	if (kind != KIND_FREED && kind != canary_kind(word))
+	if (misuse_is_other_kind(kind, canary_kind(word)))
 		return misuse_kinds(block, size, kind, canary_kind(word));
 	return true;
 }
@@ -125,7 +125,7 @@ bool secure_check_large(enum misuse_op op, struct large *l, enum block_kind kind
 	uintptr_t base = (uintptr_t)l->span.base;
 	if (secure_has_canaries() && !pad_holds(base + l->size, l->usable - l->size))
 		return misuse_written(MISUSE_BEHIND, base, l->size);
-	if (kind != KIND_FREED && kind != l->kind)
+	if (misuse_is_other_kind(kind, l->kind))
 		return misuse_kinds(base, l->size, kind, l->kind);
 	return true;
 }

@@ -53,6 +53,11 @@ int plugin_handler_calls(size_t size)
 	return calls;
 }
 
+void (*plugin_operator_delete())(void *)
+{
+	return ::operator delete;
+}
+
 void *plugin_new(size_t size)
 {
 	return ::operator new(size);

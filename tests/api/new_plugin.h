@@ -19,6 +19,9 @@ PLUGIN_EXPORT int plugin_nothrow_gives_null(size_t size);
 /* How often a new-handler that gives up at once is called. */
 PLUGIN_EXPORT int plugin_handler_calls(size_t size);
 
+/* The operator delete that it calls. */
+PLUGIN_EXPORT void (*plugin_operator_delete(void))(void *block);
+
 PLUGIN_EXPORT void *plugin_new(size_t size);
 PLUGIN_EXPORT void plugin_delete(void *block);
 

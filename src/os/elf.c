@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/elf.h"
+
+#include <elf.h>
+
+#include "base/text.h"
+#include "os/os.h"
+
+#if defined(__s390x__)
+typedef uint64_t hash_word;
+#else
+typedef uint32_t hash_word;
+#endif
+
+/* Of the two kinds of hash table, old and new, there is one at least. */
+struct tables {
+	const ElfW(Sym) *symbols;
+	const char *names;
+	const hash_word *hash;
+	const uint32_t *gnu_hash;
+};
+
+/* Most loaders have put addresses in place of offsets. */
+static bool find_tables(struct tables *t, const char *bias, const ElfW(Dyn) *d) {
+	for (; d->d_tag != DT_NULL; d++) {
+		const void *at = (const void *)d->d_un.d_ptr;
+		if ((uintptr_t)at < (uintptr_t)bias)
+			at = bias + d->d_un.d_ptr;
+		if (d->d_tag == DT_SYMTAB)
+			t->symbols = at;
+		else if (d->d_tag == DT_STRTAB)
+			t->names = at;
+		else if (d->d_tag == DT_HASH)
+			t->hash = at;
+		else if (d->d_tag == DT_GNU_HASH)
+			t->gnu_hash = at;
+	}
+	return t->symbols != NULL && t->names != NULL && (t->hash != NULL || t->gnu_hash != NULL);
+}
+
+/* How many there are only the hash table tells, of which there are two kinds. In the new one the last symbol ends the
+   chain that begins furthest behind; bit 0 ends a chain. */
+static uint32_t count_by_gnu_hash(const uint32_t *h) {
+	uint32_t buckets = h[0], first = h[1], bloom_words = h[2], last = 0;
+	const uint32_t *bucket = h + 4 + bloom_words * (sizeof(size_t) / 4), *chain = bucket + buckets;
+	for (uint32_t i = 0; i < buckets; i++)
+		last = bucket[i] > last ? bucket[i] : last;
+	if (last < first)
+		return first;
+	while ((chain[last - first] & 1) == 0)
+		last++;
+	return last + 1;
+}
+
+HAK_EVERYDAY const void *elf_find(const char *bias, const ElfW(Dyn) *dynamic, const char *name) {
+	struct tables t = { .symbols = NULL };
+	if (!find_tables(&t, bias, dynamic))
+		return NULL;
+	uint32_t n = t.hash != NULL ? (uint32_t)t.hash[1] : count_by_gnu_hash(t.gnu_hash);
+	for (const ElfW(Sym) *s = t.symbols; s < t.symbols + n; s++)
+		if (s->st_shndx != SHN_UNDEF && is_same_text(t.names + s->st_name, name))
+			return bias + s->st_value;
+	return NULL;
+}
+
+/* ---- the process's objects ---- */
+
+struct search {
+	const char *name, *but;
+};
+
+static bool is_among(const char *path, const char *starts) {
+	const char *file = path;
+	for (; *path != '\0'; path++)
+		if (*path == '/')
+			file = path + 1;
+	while (*starts != '\0' && !begins_with(file, starts))
+		starts += text_length(starts) + 1;
+	return *starts != '\0';
+}
+
+static int look_at(struct dl_phdr_info *o, size_t size, void *arg) {
+	const struct search *s = arg;
+	const void *dynamic = NULL;
+	for (const ElfW(Phdr) *p = o->dlpi_phdr, *end = p + o->dlpi_phnum; p < end; p++) {
+		uintptr_t begin = o->dlpi_addr + p->p_vaddr;
+		if (p->p_type == PT_LOAD && (uintptr_t)look_at - begin < p->p_memsz)
+			return 0; /* this one */
+		if (p->p_type == PT_DYNAMIC)
+			dynamic = (const void *)begin;
+	}
+	return dynamic != NULL && !is_among(o->dlpi_name, s->but) &&
+		elf_find((const char *)o->dlpi_addr, dynamic, s->name) != NULL;
+}
+
+bool elf_others_define(const char *name, const char *but) {
+	struct search s = { name, but };
+	__typeof__(dl_iterate_phdr) *each;
+	*(void **)&each = os_symbol("dl_iterate_phdr");
+	return each != NULL && each(look_at, &s) != 0;
+}
