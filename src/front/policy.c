@@ -14,7 +14,7 @@ enum {
 	OWN_GROWN = 256 * 1024, /* of each band, whatever others want: bins that are large enough seldom miss */
 	MIN_BLOCKS = 32,
 	INITIAL_BLOCKS = 64,
-	MAX_BLOCKS = 2048,
+	MAX_BLOCKS = 8192,
 	GROWN_BLOCKS = 256, /* few bins outgrow that; arrays as long as any may need would be a page or two for each */
 	CARVE_BYTES = 4096, /* touch one page at a time */
 

@@ -13,7 +13,7 @@ static void capacity_any_class_within_bounds(void **state)
 	for (unsigned sc = 1; sc < SC_COUNT; sc++) {
 		assert_true(policy_initial_capacity(sc) >= 8);
 		assert_true(policy_max_capacity(sc) >= policy_initial_capacity(sc));
-		assert_true(policy_max_capacity(sc) <= 2048);
+		assert_true(policy_max_capacity(sc) <= 8192);
 		assert_true(sc == 1 || policy_max_capacity(sc) <= policy_max_capacity(sc - 1));
 	}
 	assert_true(policy_initial_capacity(1) < policy_max_capacity(1));
