@@ -628,13 +628,13 @@ static long come_and_go(long size)
 	return size;
 }
 
-/* First one size, then another. */
+/* First one size, then another, more blocks at a time than a bin may hold. */
 static long change_sizes(long rounds)
 {
 	for (long i = 0; i < rounds; i++)
-		give_back(take(4000, 60));
+		give_back(take(12000, 60));
 	for (long i = 0; i < rounds; i++)
-		give_back(take(4000, 250));
+		give_back(take(12000, 250));
 	return rounds;
 }
 
