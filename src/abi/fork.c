@@ -172,7 +172,7 @@ void fork_child(void) {
 	bool interrupted = was_threaded ? is_in_slow_path() : was_interrupted;
 	hak_touch_era ^= 1;
 	background_after_fork();
-	misuse_after_fork();
+	misuse_after_fork(was_threaded);
 	/* Of a child's child it may stand aside still. */
 	struct heap *seeded = mine == NULL && child.heaps_are_due && child.of == &hak_tcache ? child.aside : mine;
 	if (seeded != NULL && (seeded->thread != 0 || hak_settings.guard_rate != 0)) {

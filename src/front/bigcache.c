@@ -408,7 +408,7 @@ void bigcache_miss(void) {
 	lock_release(&hak_bigcache.lock);
 }
 
-size_t bigcache_extend(struct large *l, size_t most) {
+HAK_COLD size_t bigcache_extend(struct large *l, size_t most) {
 	size_t got = 0;
 	lock_acquire(&hak_bigcache.lock);
 	struct large *next = kept_from(end_of(l));

@@ -96,7 +96,7 @@ void heap_for_each_slab(struct heap *h, void (*visit)(struct heap *h, struct sla
 		for_each_of_class(h, sc, visit);
 }
 
-void heap_delete_if_empty(struct heap *h, struct slab *s) {
+HAK_EVERYDAY_SMALL void heap_delete_if_empty(struct heap *h, struct slab *s) {
 	if (remote_all_home(s))
 		heap_delete_slab(h, s);
 }

@@ -54,7 +54,13 @@ void misuse_end_report(void) {
 	atomic_store_explicit(&reports.thread, 0, memory_order_release);
 }
 
-void misuse_after_fork(void) {
+/* Are there operators unseen (has_operators_unseen)? Threads that ask at once find the same. */
+static enum { NOT_FOUND, FOUND, NOT_TO_BE_FOUND } operators;
+
+void misuse_after_fork(bool threads_are_gone) {
+	/* One of them may have had the loader's locks. */
+	if (threads_are_gone && operators == NOT_FOUND && (hak_settings.secure != 0 || hak_settings.guard_rate != 0))
+		operators = NOT_TO_BE_FOUND;
 	/* Else the page stays shared: fork.c's set_flag. */
 	if (atomic_load_explicit(&reports.thread, memory_order_relaxed) == 0 && reports.said == 0)
 		return;
@@ -158,11 +164,10 @@ bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, si
 
 /* A library may have the C++ run time inside, and call its own new and delete, which go by malloc and free, where others
    call ours: then blocks that pass between them are of both kinds. The run time's own libraries call ours. */
-static bool has_operators_unseen(void) {
-	static bool found; /* relaxed: the answer costs as much again, nothing else; a library that goes leaves blocks */
-	if (!__atomic_load_n(&found, __ATOMIC_RELAXED) && elf_others_define("_ZdlPv", "libstdc++.so\0libc++\0"))
-		__atomic_store_n(&found, true, __ATOMIC_RELAXED);
-	return __atomic_load_n(&found, __ATOMIC_RELAXED);
+HAK_GUESS static bool has_operators_unseen(void) {
+	if (operators == NOT_FOUND && elf_others_define("_ZdlPv", "libstdc++.so\0libc++\0"))
+		operators = FOUND; /* for good: a library that goes leaves blocks */
+	return operators == FOUND;
 }
 
 bool misuse_is_other_kind(unsigned by, unsigned made) {

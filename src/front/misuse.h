@@ -19,8 +19,8 @@ enum misuse_op { OP_FREE, OP_REALLOC, OP_USABLE_SIZE, OP_ACCESS };
 /* Where it wrote, or tried to read or write. */
 enum misuse_where { MISUSE_BEHIND, MISUSE_BEFORE, MISUSE_AFTER_FREE, MISUSE_BETWEEN };
 
-/* In the child of a fork: who was reporting may be gone. */
-void misuse_after_fork(void);
+/* In the child of a fork: who was reporting may be gone; `threads_are_gone`: who held any lock may be. */
+void misuse_after_fork(bool threads_are_gone);
 
 /* misuse_check_block when something does not look right. */
 HAK_COLD bool misuse_suspect(enum misuse_op op, const struct slab *s, uintptr_t addr);

@@ -31,7 +31,7 @@ static bool is_promoted(const struct policy *p, unsigned band) {
 	return band == 0 || (p->promoted >> band & 1) != 0;
 }
 
-void policy_init(struct policy *p) {
+HAK_EVERYDAY_SMALL void policy_init(struct policy *p) {
 	HAK_EVERYDAY_CONST static const uint8_t promoted[] = {
 		[POLICY_AUTO] = 1 << LAST_BAND, [POLICY_LEGACY] = 0, [POLICY_C5_7_ONLY] = UPPER_BANDS,
 		[POLICY_TINYPLUS_ALL] = ALL_BANDS,

@@ -3,6 +3,7 @@
 
 #include <elf.h>
 
+#include "base/bits.h"
 #include "base/text.h"
 #include "os/os.h"
 
@@ -20,12 +21,16 @@ struct tables {
 	const uint32_t *gnu_hash;
 };
 
-/* Most loaders have put addresses in place of offsets. */
+static uintptr_t distance(uintptr_t a, uintptr_t b) {
+	return min_size(a - b, b - a);
+}
+
+/* Most loaders have put addresses in place of what counts from `bias`, which may be anything. Right is what is nearer to
+   the dynamic section. */
 static bool find_tables(struct tables *t, const char *bias, const ElfW(Dyn) *d) {
 	for (; d->d_tag != DT_NULL; d++) {
-		const void *at = (const void *)d->d_un.d_ptr;
-		if ((uintptr_t)at < (uintptr_t)bias)
-			at = bias + d->d_un.d_ptr;
+		uintptr_t here = d->d_un.d_ptr, there = (uintptr_t)bias + here;
+		const void *at = (const void *)(distance(here, (uintptr_t)d) < distance(there, (uintptr_t)d) ? here : there);
 		if (d->d_tag == DT_SYMTAB)
 			t->symbols = at;
 		else if (d->d_tag == DT_STRTAB)
