@@ -27,9 +27,9 @@ static uintptr_t distance(uintptr_t a, uintptr_t b) {
 
 /* Most loaders have put addresses in place of what counts from `bias`, which may be anything. Right is what is nearer to
    the dynamic section. */
-static bool find_tables(struct tables *t, const char *bias, const ElfW(Dyn) *d) {
+static bool find_tables(struct tables *t, uintptr_t bias, const ElfW(Dyn) *d) {
 	for (; d->d_tag != DT_NULL; d++) {
-		uintptr_t here = d->d_un.d_ptr, there = (uintptr_t)bias + here;
+		uintptr_t here = d->d_un.d_ptr, there = bias + here;
 		const void *at = (const void *)(distance(here, (uintptr_t)d) < distance(there, (uintptr_t)d) ? here : there);
 		if (d->d_tag == DT_SYMTAB)
 			t->symbols = at;
@@ -57,14 +57,14 @@ static uint32_t count_by_gnu_hash(const uint32_t *h) {
 	return last + 1;
 }
 
-HAK_EVERYDAY const void *elf_find(const char *bias, const ElfW(Dyn) *dynamic, const char *name) {
+HAK_EVERYDAY const void *elf_find(uintptr_t bias, const ElfW(Dyn) *dynamic, const char *name) {
 	struct tables t = { .symbols = NULL };
 	if (!find_tables(&t, bias, dynamic))
 		return NULL;
 	uint32_t n = t.hash != NULL ? (uint32_t)t.hash[1] : count_by_gnu_hash(t.gnu_hash);
 	for (const ElfW(Sym) *s = t.symbols; s < t.symbols + n; s++)
 		if (s->st_shndx != SHN_UNDEF && is_same_text(t.names + s->st_name, name))
-			return bias + s->st_value;
+			return (const void *)(bias + s->st_value);
 	return NULL;
 }
 
@@ -95,7 +95,7 @@ static int look_at(struct dl_phdr_info *o, size_t size, void *arg) {
 			dynamic = (const void *)begin;
 	}
 	return dynamic != NULL && !is_among(o->dlpi_name, s->but) &&
-		elf_find((const char *)o->dlpi_addr, dynamic, s->name) != NULL;
+		elf_find(o->dlpi_addr, dynamic, s->name) != NULL;
 }
 
 bool elf_others_define(const char *name, const char *but) {

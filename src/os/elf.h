@@ -8,7 +8,7 @@
 #include "base/compiler.h"
 
 /* Address of what the object whose addresses count from `bias` defines by this name, whatever its version. NULL: nothing. */
-const void *elf_find(const char *bias, const ElfW(Dyn) *dynamic, const char *name);
+const void *elf_find(uintptr_t bias, const ElfW(Dyn) *dynamic, const char *name);
 
 /* Does an object of the process define the name, but this one and those whose files' names begin with one of the texts
    in `but`, an empty one behind the last? False, too, where there is no loader to ask. */

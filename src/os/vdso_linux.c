@@ -19,16 +19,17 @@ HAK_EVERYDAY void *vdso_find(const char *name) {
 	return NULL; /* a function is not called by its address there */
 #endif
 	const ElfW(Ehdr) *h = elf_header();
-	const char *bias = NULL;
-	const void *dynamic = NULL;
 	if (h == NULL)
 		return NULL;
-	const ElfW(Phdr) *s = (const void *)((const char *)h + h->e_phoff);
+	const ElfW(Phdr) *s = (const void *)((const char *)h + h->e_phoff), *load = NULL, *dynamic = NULL;
 	for (unsigned i = 0; i < h->e_phnum; i++, s++) {
-		if (s->p_type == PT_LOAD && bias == NULL)
-			bias = (const char *)h + s->p_offset - s->p_vaddr;
+		if (s->p_type == PT_LOAD && load == NULL)
+			load = s;
 		else if (s->p_type == PT_DYNAMIC)
-			dynamic = (const char *)h + s->p_offset;
+			dynamic = s;
 	}
-	return bias != NULL && dynamic != NULL ? (void *)(uintptr_t)elf_find(bias, dynamic, name) : NULL;
+	if (load == NULL || dynamic == NULL)
+		return NULL;
+	uintptr_t bias = (uintptr_t)h + load->p_offset - load->p_vaddr;
+	return (void *)(uintptr_t)elf_find(bias, (const void *)((const char *)h + dynamic->p_offset), name);
 }
