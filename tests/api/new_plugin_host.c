@@ -43,17 +43,19 @@ static void runtime_of_plugin_not_in_global_scope(void **state)
 	assert_null(dlsym(RTLD_DEFAULT, "_ZSt15get_new_handlerv"));
 }
 
-static void new_possible_size_block_freed(void **state)
+static void expect_blocks_freed(void *(*allocate)(size_t), void (*release)(void *))
 {
-	void *(*allocate)(size_t) = entry("plugin_new");
-	void (*release)(void *) = entry("plugin_delete");
-
 	for (size_t i = 0; i < sizes_count; i++) {
 		void *block = allocate(sizes[i]);
 		assert_non_null(block);
 		fill(block, sizes[i], 1);
 		release(block);
 	}
+}
+
+static void new_possible_size_block_freed(void **state)
+{
+	expect_blocks_freed(entry("plugin_new"), entry("plugin_delete"));
 }
 
 static void new_huge_size_bad_alloc(void **state)
@@ -81,26 +83,12 @@ static void new_handler_of_the_plugin_called(void **state)
 
 static void block_passed_on_freed_by_the_process(void **state)
 {
-	void *(*allocate)(size_t) = entry("plugin_new");
-	void (*release)(void *) = find_function("_ZdlPv");
-
-	for (size_t i = 0; i < sizes_count; i++) {
-		void *block = allocate(sizes[i]);
-		fill(block, sizes[i], 1);
-		release(block);
-	}
+	expect_blocks_freed(entry("plugin_new"), find_function("_ZdlPv"));
 }
 
 static void block_of_the_process_freed_by_the_plugin(void **state)
 {
-	void *(*allocate)(size_t) = find_function(sizeof(size_t) == 8 ? "_Znwm" : "_Znwj");
-	void (*release)(void *) = entry("plugin_delete");
-
-	for (size_t i = 0; i < sizes_count; i++) {
-		void *block = allocate(sizes[i]);
-		fill(block, sizes[i], 1);
-		release(block);
-	}
+	expect_blocks_freed(find_function(sizeof(size_t) == 8 ? "_Znwm" : "_Znwj"), entry("plugin_delete"));
 }
 
 int main(int argc, char **argv)

@@ -14,6 +14,7 @@ static void capacity_any_class_within_bounds(void **state)
 		assert_true(policy_initial_capacity(sc) >= 8);
 		assert_true(policy_max_capacity(sc) >= policy_initial_capacity(sc));
 		assert_true(policy_max_capacity(sc) <= 8192);
+		assert_true(policy_max_capacity(sc) * hak_size_classes[sc].size <= 1 << 20);
 		assert_true(sc == 1 || policy_max_capacity(sc) <= policy_max_capacity(sc - 1));
 	}
 	assert_true(policy_initial_capacity(1) < policy_max_capacity(1));
