@@ -98,9 +98,14 @@ static int look_at(struct dl_phdr_info *o, size_t size, void *arg) {
 		elf_find(o->dlpi_addr, dynamic, s->name) != NULL;
 }
 
+_Atomic(void *) hak_elf_each;
+
 bool elf_others_define(const char *name, const char *but) {
 	struct search s = { name, but };
 	__typeof__(dl_iterate_phdr) *each;
-	*(void **)&each = os_symbol("dl_iterate_phdr");
+	/* Relaxed: a function, which is there. */
+	*(void **)&each = atomic_load_explicit(&hak_elf_each, memory_order_relaxed);
+	if (each == NULL)
+		*(void **)&each = os_symbol(ELF_EACH_NAME);
 	return each != NULL && each(look_at, &s) != 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What new_plugin.cpp exports, as C. */
+/* What new_plugin.cpp exports, as C, and what new_plugin_waits.c frees. */
 #ifndef HAK_TESTS_API_NEW_PLUGIN_H
 #define HAK_TESTS_API_NEW_PLUGIN_H
 
@@ -24,6 +24,9 @@ PLUGIN_EXPORT void (*plugin_operator_delete(void))(void *block);
 
 PLUGIN_EXPORT void *plugin_new(size_t size);
 PLUGIN_EXPORT void plugin_delete(void *block);
+
+/* The program's; NULL once it is freed. */
+PLUGIN_EXPORT extern void *new_plugin_block;
 
 #ifdef __cplusplus
 }

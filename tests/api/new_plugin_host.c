@@ -4,7 +4,7 @@
  * it and is in nobody's global scope, yet std::bad_alloc and the new-handler must be the library's.
  * If it is inside the library, and bound to itself (-Bsymbolic), the library calls operators of its own,
  * and what it passes on is freed by others'.
- * The one argument is the path of new_plugin, or of new_plugin_symbolic, which is that.
+ * The arguments are the path of new_plugin, or of new_plugin_symbolic, which is that, and of new_plugin_waits.
  */
 #include "common.h"
 
@@ -15,9 +15,12 @@
 
 #include "new_plugin.h"
 
+void *new_plugin_block;
+
 #define IMPOSSIBLE ((size_t)1 << 57)
 
 static void *plugin;
+static const char *waits;
 static bool is_bound_to_itself;
 
 static void *entry(const char *name)
@@ -51,6 +54,22 @@ static void expect_blocks_freed(void *(*allocate)(size_t), void (*release)(void 
 		fill(block, sizes[i], 1);
 		release(block);
 	}
+}
+
+/* First: the next are told by what this finds out. */
+static void block_freed_by_thread_that_a_constructor_waits_for(void **state)
+{
+	void *(*allocate)(size_t) = find_function(sizeof(size_t) == 8 ? "_Znwm" : "_Znwj");
+
+	if (!is_bound_to_itself)
+		skip(); /* there it would be misuse */
+	new_plugin_block = allocate((size_t)1 << 20); /* of large ones HAKMEM knows at each level who made them */
+	assert_non_null(new_plugin_block);
+	void *module = dlopen(waits, RTLD_NOW | RTLD_LOCAL);
+	if (!module)
+		fail_msg("%s", dlerror());
+	assert_null(new_plugin_block);
+	dlclose(module);
 }
 
 static void new_possible_size_block_freed(void **state)
@@ -94,6 +113,7 @@ static void block_of_the_process_freed_by_the_plugin(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(block_freed_by_thread_that_a_constructor_waits_for),
 		cmocka_unit_test(runtime_of_plugin_not_in_global_scope),
 		cmocka_unit_test(new_possible_size_block_freed),
 		cmocka_unit_test(new_huge_size_bad_alloc),
@@ -102,11 +122,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(block_of_the_process_freed_by_the_plugin),
 	};
 
-	plugin = argc == 2 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
+	plugin = argc == 3 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
 	if (!plugin) {
-		fprintf(stderr, "%s\n", argc == 2 ? dlerror() : "usage: new_plugin_host PLUGIN");
+		fprintf(stderr, "%s\n", argc == 3 ? dlerror() : "usage: new_plugin_host PLUGIN NEW_PLUGIN_WAITS");
 		return 1;
 	}
+	waits = argv[2];
 	is_bound_to_itself = strstr(argv[1], "symbolic") != NULL;
 	return RUN_TESTS(tests);
 }
