@@ -219,7 +219,7 @@ static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
 	post_one(s, block);
 }
 
-static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
+HAK_EVERYDAY_SMALL static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 	unsigned sc = slab_class_at(s, block);
 	struct bin *b = &h->bins[sc];
 	/* What others need a hole for is not kept. */

@@ -402,7 +402,7 @@ bool bigcache_has(size_t granules) {
 	return has;
 }
 
-void bigcache_miss(void) {
+HAK_COLD void bigcache_miss(void) {
 	lock_acquire(&hak_bigcache.lock);
 	note_miss();
 	lock_release(&hak_bigcache.lock);
@@ -503,7 +503,7 @@ void bigcache_put(struct large *l, bool is_unused) {
 	put(l, is_unused);
 }
 
-bool bigcache_put_end(struct large *l, size_t granules) {
+HAK_COLD bool bigcache_put_end(struct large *l, size_t granules) {
 	size_t usable = l->usable;
 	struct large *end = is_kept((l->span.granules - granules) << GRANULE_SHIFT) ? split(l, granules) : NULL;
 	if (end == NULL)

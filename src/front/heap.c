@@ -195,11 +195,9 @@ static void grow_bin(struct heap *h, unsigned sc) {
 }
 
 /* The bin is too small for the program's rhythm if what went home when it ran over is missed now. */
-static void grow_after_overrun(struct heap *h, unsigned sc) {
+HAK_EVERYDAY_SMALL static void grow_after_overrun(struct heap *h, unsigned sc) {
 	struct heap_class *hc = &h->classes[sc];
 	bool was_drained = hc->overran == BIN_DRAINED;
-	if (hc->overran == 0)
-		return;
 	hc->overran = 0;
 	if (was_drained)
 		h->bins[sc].floor = bin_empty(hc, sc).floor; /* as large as before */
@@ -274,7 +272,7 @@ static bool has_gathered(struct heap *h) {
 	return true;
 }
 
-static struct slab *next_slab(struct heap *h, unsigned sc) {
+HAK_EVERYDAY_SMALL static struct slab *next_slab(struct heap *h, unsigned sc) {
 	bool pool_first = hak_settings.bind_c7 == 0 && policy_band(sc) == POLICY_BANDS - 1;
 	struct slab *s = HAK_UNLIKELY(pool_first) ? adopt_slab(h, sc) : NULL;
 	if (s == NULL)
@@ -311,7 +309,8 @@ static void *refill(struct heap *h, unsigned sc, bool *zerop) {
 	if (HAK_UNLIKELY(policy_note_miss(&h->policy, sc)))
 		rescore(h);
 	COUNT(h->count.bin_miss);
-	grow_after_overrun(h, sc);
+	if (HAK_UNLIKELY(hc->overran != 0))
+		grow_after_overrun(h, sc);
 	if (heap_has_messages(h)) {
 		heap_read_messages(h, sc);
 		void *p = bin_take(h, sc);

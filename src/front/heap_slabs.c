@@ -77,7 +77,7 @@ void heap_leave_slab(struct heap *h, struct slab *s, struct slab **list) {
 	*list = s;
 }
 
-void heap_delete_slab(struct heap *h, struct slab *s) {
+HAK_EVERYDAY_SMALL void heap_delete_slab(struct heap *h, struct slab *s) {
 	struct slab *list = NULL;
 	heap_leave_slab(h, s, &list);
 	slab_delete_all(list);

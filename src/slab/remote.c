@@ -16,7 +16,7 @@ void inboxes_count_whole(uint32_t more) {
 	purge_poke();
 }
 
-void inbox_open(struct inbox *in) {
+HAK_EVERYDAY_SMALL void inbox_open(struct inbox *in) {
 	/* Relaxed: nothing is published by opening, and nobody pushes while it is closed. */
 	if (atomic_load_explicit(&in->top, memory_order_relaxed) == INBOX_CLOSED)
 		atomic_store_explicit(&in->top, NULL, memory_order_relaxed);
@@ -154,7 +154,7 @@ bool remote_all_home(const struct slab *s) {
 	return !remote_is_queued(word) && remote_count(word) == s->used;
 }
 
-void remote_disown(struct slab *s) {
+HAK_EVERYDAY_SMALL void remote_disown(struct slab *s) {
 	/* Relaxed: a list that grows from here on is its poster's business. */
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
 	bool claim = s->free_count != 0 || slab_has_uncarved(s) || remote_first(word) != 0;

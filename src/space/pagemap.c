@@ -32,7 +32,7 @@ uintptr_t pagemap_apart(void) {
 }
 
 /* Still readable: the data of a library are among what garbage collectors and leak checkers read. */
-static void guard(char *room) {
+HAK_EVERYDAY_SMALL static void guard(char *room) {
 	uintptr_t page = align_up((uintptr_t)room, os_facts.page_size);
 	if (2 * os_facts.page_size <= PAGEMAP_GUARD)
 		os_forbid_writes((void *)page, os_facts.page_size);

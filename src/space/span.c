@@ -111,8 +111,8 @@ static void settle(struct superslab *ss, const struct span *own) {
 }
 
 /* `grownp`: for that a SuperSlab had to be made. */
-HAK_NOINLINE static struct superslab *take_locked(size_t granules, enum span_use use, unsigned *firstp, bool *zerop,
-                                                  bool *grownp) {
+HAK_NOINLINE HAK_EVERYDAY_SMALL static struct superslab *take_locked(size_t granules, enum span_use use, unsigned *firstp,
+                                                                     bool *zerop, bool *grownp) {
 	struct superslab *ss = superslab_take(granules, use, firstp, zerop);
 	*grownp = false;
 	if (HAK_LIKELY(ss != NULL) || use == SPAN_DIRTY)
@@ -243,7 +243,8 @@ HAK_FAR static unsigned take_more(enum span_use use, struct span *span, unsigned
 	return n;
 }
 
-static unsigned alloc(size_t granules, enum span_use use, size_t size, struct span *span, unsigned most) {
+HAK_EVERYDAY_SMALL static unsigned alloc(size_t granules, enum span_use use, size_t size, struct span *span,
+                                         unsigned most) {
 	if (!hak_settings.use_superslab)
 		return alloc_alone(granules, span);
 	unsigned first, n = 1;
@@ -297,7 +298,7 @@ static void leave_trace(const struct span *span) {
 }
 
 /* As many of the spans as lie in one SuperSlab and follow each other here. Under the lock. */
-HAK_NOINLINE static unsigned put_locked(const struct span *span, const size_t *touched, unsigned n) {
+HAK_NOINLINE HAK_EVERYDAY_SMALL static unsigned put_locked(const struct span *span, const size_t *touched, unsigned n) {
 	struct superslab *ss = span->ss;
 	uint32_t mask = 0, dirty = 0;
 	size_t hollow = 0;
@@ -316,7 +317,7 @@ HAK_NOINLINE static unsigned put_locked(const struct span *span, const size_t *t
 	return i;
 }
 
-void span_free_several(const struct span *span, const size_t *touched, unsigned n) {
+HAK_EVERYDAY_SMALL void span_free_several(const struct span *span, const size_t *touched, unsigned n) {
 	if (span->ss == NULL) { /* so are all */
 		for (unsigned i = 0; i < n; i++)
 			free_alone(&span[i]);
