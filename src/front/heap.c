@@ -129,7 +129,7 @@ static struct slab *own_slab(struct heap *h, struct heap_class *hc) {
 
 static struct slab *adopt_slab(struct heap *h, unsigned sc) {
 	/* A locked heap may be destroyed with all its slabs: it must not have blocks of others. */
-	struct slab *s = h->locked ? NULL : pool_adopt(sc, &h->inbox, h->tag);
+	struct slab *s = h->locked ? NULL : pool_adopt(sc, sc, &h->inbox, h->tag);
 	if (s == NULL)
 		return NULL;
 	COUNT(h->count.refill_adopt);

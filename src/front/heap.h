@@ -115,7 +115,8 @@ struct heap {
 	bool is_watched;
 	struct watch *watch;     /* NULL: never was */
 	size_t slabs;            /* in the lists */
-	uint8_t sparse_class;    /* where the search for a sparse slab goes on */
+	uint8_t sparse_class;    /* where the search for a sparse slab goes on, */
+	uint8_t sparse_wait;     /* after so many fresh ones */
 	uint8_t recalls;         /* times that heap_recall took slabs of a class, or tried to */
 	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
 	struct heap_class classes[SC_COUNT];

@@ -15,6 +15,7 @@ enum {
 	TO_SPARE = 4,    /* slabs with free blocks that a class must have before one of them is opened */
 	STARTED = 4 * GRANULE, /* bytes of blocks that a class begins with */
 	TRIES = 16,      /* mosaics looked at per length of hole */
+	WAIT = 31,       /* slabs that a heap takes after it has looked into one for holes in vain */
 };
 
 HAK_EVERYDAY HAK_NOINLINE static void *take_from(struct heap *h, unsigned sc, struct slab *s) {
@@ -81,20 +82,24 @@ static struct slab *sparse_slab(const struct heap_class *hc, size_t size) {
 	return count == TO_SPARE ? found : NULL;
 }
 
+static void search_next_class(struct heap *h) {
+	h->sparse_class = (uint8_t)(h->sparse_class + 1 < SC_COUNT ? h->sparse_class + 1 : 1);
+}
+
 /* Where the last one was found there may be more: the search goes on there. */
 static struct slab *find_sparse(struct heap *h, size_t size) {
 	for (unsigned i = 1; i < SC_COUNT; i++) {
 		struct slab *s = sparse_slab(&h->classes[h->sparse_class], size);
 		if (s != NULL)
 			return s;
-		h->sparse_class = (uint8_t)(h->sparse_class + 1 < SC_COUNT ? h->sparse_class + 1 : 1);
+		search_next_class(h);
 	}
 	return NULL;
 }
 
-HAK_EVERYDAY static struct slab *open_slab(struct heap *h, struct slab *s) {
+HAK_EVERYDAY static struct slab *open_slab(struct heap *h, struct slab *s, unsigned sc) {
 	heap_unlink_slab(h, s);
-	bool opened = mosaic_open(s);
+	bool opened = mosaic_open(s, sc);
 	if (opened)
 		slab_set_tag(s, h->tag);
 	heap_add_slab(h, s);
@@ -111,7 +116,7 @@ static bool may_have_mosaics(const struct heap *h) {
 /* From the heap's mosaics, or one that an ended thread left. */
 HAK_EVERYDAY static void *take_from_any(struct heap *h, unsigned sc) {
 	void *p = take_from_mosaics(h, sc);
-	struct slab *s = p == NULL ? pool_adopt(0, &h->inbox, h->tag) : NULL;
+	struct slab *s = p == NULL ? pool_adopt(0, sc, &h->inbox, h->tag) : NULL;
 	if (s == NULL)
 		return p;
 	heap_add_slab(h, s);
@@ -121,15 +126,26 @@ HAK_EVERYDAY static void *take_from_any(struct heap *h, unsigned sc) {
 
 HAK_EVERYDAY void *holes_refill(struct heap *h, unsigned sc) {
 	size_t size = hak_size_classes[sc].size;
-	if (!may_have_mosaics(h) || h->slabs < MIN_SLABS)
+	bool is_small = h->slabs < MIN_SLABS;
+	if (!may_have_mosaics(h) || (is_small && pool_count(0) < MIN_SLABS))
 		return NULL;
 	if (size < MOSAIC_MIN_SIZE || size > MOSAIC_MAX_SIZE)
 		return NULL;
 	void *p = take_from_any(h, sc);
-	if (p != NULL)
+	if (p != NULL || is_small)
 		return p;
+	if (h->sparse_wait != 0) {
+		h->sparse_wait--;
+		return NULL;
+	}
 	struct slab *s = find_sparse(h, size);
-	return s != NULL && open_slab(h, s) != NULL ? take_from(h, sc, s) : NULL;
+	if (s == NULL)
+		return NULL;
+	if (open_slab(h, s, sc) != NULL)
+		return take_from(h, sc, s);
+	search_next_class(h);
+	h->sparse_wait = WAIT;
+	return NULL;
 }
 
 /* ---- the first blocks of a class ---- */
@@ -144,5 +160,5 @@ HAK_EVERYDAY void *holes_start(struct heap *h, unsigned sc) {
 	if (p != NULL)
 		return p;
 	struct slab *s = heap_fresh_slab(h, sc);
-	return s != NULL && open_slab(h, s) != NULL ? take_from(h, sc, s) : NULL;
+	return s != NULL && open_slab(h, s, sc) != NULL ? take_from(h, sc, s) : NULL;
 }

@@ -35,13 +35,17 @@ static struct mosaic *new_mosaic(void) {
 	return m;
 }
 
+HAK_NOINLINE HAK_EVERYDAY_SMALL static void put_mosaic(struct mosaic *m) {
+	lock_acquire(&mosaics.lock);
+	list_push(&mosaics.unused, &m->unused);
+	lock_release(&mosaics.lock);
+}
+
 void mosaic_close(struct slab *s) {
 	struct mosaic *m = slab_mosaic(s);
 	/* Relaxed: the slab is ours alone. */
 	atomic_store_explicit(&s->mosaic, NULL, memory_order_relaxed);
-	lock_acquire(&mosaics.lock);
-	list_push(&mosaics.unused, &m->unused);
-	lock_release(&mosaics.lock);
+	put_mosaic(m);
 }
 
 /* ---- units ---- */
@@ -135,16 +139,17 @@ static void forget_freed(struct mosaic *m, unsigned first, unsigned units) {
 
 /* ---- blocks ---- */
 
-/* Marks the blocks of a list as freed. Their number. */
-HAK_EVERYDAY_SMALL static unsigned mark_list(const struct slab *s, struct mosaic *m, uintptr_t link) {
+/* Marks the blocks of a list as freed, and adds their number to `*np`. Where the list ends. */
+HAK_EVERYDAY_SMALL static uintptr_t *mark_list(const struct slab *s, struct mosaic *m, uintptr_t *link, unsigned *np) {
 	unsigned n = 0;
-	uintptr_t at = link_decode(link);
+	uintptr_t at;
 	/* A block that was written to after its free may lead anywhere, and in a circle. */
-	for (; !link_is_end(at) && slab_has_block(s, at) && n < s->carved; n++) {
+	for (; !link_is_end(at = link_decode(*link)) && slab_has_block(s, at) && n < s->carved; n++) {
 		set_freed(m, unit_at(s, at));
-		at = link_decode(block_link(at));
+		link = (uintptr_t *)at;
 	}
-	return n;
+	*np += n;
+	return link;
 }
 
 /* Where the blocks of an opened slab are not freed, units are used. */
@@ -158,7 +163,20 @@ static void mark_used(const struct slab *s, struct mosaic *m) {
 	}
 }
 
-HAK_EVERYDAY_SMALL bool mosaic_open(struct slab *s) {
+HAK_NOINLINE HAK_EVERYDAY_SMALL bool mosaic_fits(struct mosaic *m, unsigned sc) {
+	if (!mosaic_may_fit(m, sc))
+		return false;
+	unsigned units = mosaic_units(sc), align = units & -units;
+	for (unsigned end = 1, hole = 0; end <= MOSAIC_UNITS; end++) {
+		hole = is_used(m, end - 1) ? 0 : hole + 1;
+		if (hole >= units && (end - units) % align == 0)
+			return true;
+	}
+	m->misfits |= (uint64_t)1 << sc;
+	return false;
+}
+
+HAK_EVERYDAY_SMALL bool mosaic_open(struct slab *s, unsigned sc) {
 	if (s->free_count == 0)
 		remote_collect(s, false);
 	/* With a block on the own list, nobody finds all on the other. Who has the slab in hand, as QUEUED says, may have
@@ -173,14 +191,22 @@ HAK_EVERYDAY_SMALL bool mosaic_open(struct slab *s) {
 	unsigned units = mosaic_units(s->sc);
 	for (unsigned i = 0; i < s->carved; i++)
 		set_begin(m, i * units, s->sc);
-	mark_list(s, m, s->free);
+	unsigned own = 0, others = 0;
+	uintptr_t *end = mark_list(s, m, &s->free, &own);
 	/* Blocks that were left there (remote_unqueue) would stay for ever: nobody looks again. */
-	s->used -= (uint16_t)mark_list(s, m, remote_take_list(s));
+	*end = remote_take_list(s);
+	mark_list(s, m, end, &others);
+	s->free_count += (uint16_t)others;
+	s->used -= (uint16_t)others;
 	s->left_remote = 0;
 	mark_used(s, m);
-	m->largest = MOSAIC_UNITS;
-	for (unsigned w = 0; w < MOSAIC_WORDS; w++) /* not known */
+	m->largest = MOSAIC_UNITS; /* not known, as all of these */
+	for (unsigned w = 0; w < MOSAIC_WORDS; w++)
 		m->longest[w] = MOSAIC_UNITS;
+	if (!mosaic_fits(m, sc)) {
+		put_mosaic(m);
+		return false;
+	}
 	s->free = slab_end(s);
 	s->free_count = (uint16_t)(MOSAIC_UNITS - s->used * units);
 	s->capacity = s->carved;

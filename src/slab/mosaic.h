@@ -66,6 +66,9 @@ HAK_INLINE bool mosaic_may_fit(const struct mosaic *m, unsigned sc) {
 }
 static_assert(SC_COUNT <= 64, "a bit per class");
 
+/* Does it? Looks at all of it, unless it is known, and notes it if not. Owner. */
+bool mosaic_fits(struct mosaic *m, unsigned sc);
+
 /* mosaic_class_at, inline, of an offset less than GRANULE. */
 HAK_INLINE unsigned mosaic_class_in(const struct mosaic *m, uintptr_t offset) {
 	unsigned unit = (unsigned)(offset >> MOSAIC_UNIT_SHIFT);
@@ -81,10 +84,10 @@ HAK_INLINE bool mosaic_uses(const struct mosaic *m, uintptr_t offset) {
 	return (m->used[unit / 64] >> unit % 64 & 1) != 0;
 }
 
-/* Opens a slab that has free blocks. What lies on its lists becomes holes, and so does what was never carved. False: out
-   of memory, or the slab is in a queue or in others' hands. Owner; the caller changes the tag (slab_set_tag) and the
-   lists. */
-bool mosaic_open(struct slab *s);
+/* Opens a slab that has free blocks, for class `sc`. What lies on its lists becomes holes, and so does what was never
+   carved. False: out of memory, or no block of the class would fit, or the slab is in a queue or in others' hands. Owner;
+   the caller changes the tag (slab_set_tag) and the lists. */
+bool mosaic_open(struct slab *s, unsigned sc);
 
 /* Cuts at most `max` blocks of class `sc` out of holes and puts them, marked, into an array from behind: the first is
    `array_end[-1]`. Number of blocks. Owner. */

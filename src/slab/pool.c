@@ -3,6 +3,9 @@
 
 #include "build_options.h"
 #include "slab/emptied.h"
+#include "slab/mosaic.h"
+
+enum { TRIES = 16 }; /* slabs looked at while the lock is held */
 
 HAK_LATE_IN_BSS struct pool hak_pools[SC_COUNT];
 
@@ -56,7 +59,7 @@ HAK_COLD void pool_reset(unsigned sc) {
 	slab_for_each(unpublish_if_class, &sc);
 }
 
-unsigned pool_count(unsigned sc) {
+HAK_EVERYDAY unsigned pool_count(unsigned sc) {
 	/* Relaxed, both: a slab published this moment is found the next time. */
 	return __atomic_load_n(&has_begun, __ATOMIC_RELAXED) ? __atomic_load_n(&hak_pools[sc].count, __ATOMIC_RELAXED) : 0;
 }
@@ -130,10 +133,17 @@ HAK_EVERYDAY void pool_reap(struct slab *s) {
 	slab_delete(s);
 }
 
-static struct slab *take_locked(struct pool *p) {
-	for (struct list_node *n = p->slabs.first; n != NULL; n = n->next) {
+/* A mosaic that is of no use stays for others. What is its owner's is that of who has the lock. */
+HAK_EVERYDAY static bool serves(const struct slab *s, unsigned sc) {
+	struct mosaic *m = slab_mosaic(s);
+	return m == NULL || remote_has_blocks(s) || mosaic_fits(m, sc);
+}
+
+HAK_EVERYDAY static struct slab *take_locked(struct pool *p, unsigned sc) {
+	unsigned tries = TRIES;
+	for (struct list_node *n = p->slabs.first; n != NULL && tries > 0; n = n->next, tries--) {
 		struct slab *s = of_pool_node(n);
-		if (unpublish(s)) {
+		if (serves(s, sc) && unpublish(s)) {
 			unlink_locked(p, s);
 			p->counters.adopted += HAK_STATS;
 			return s;
@@ -142,12 +152,12 @@ static struct slab *take_locked(struct pool *p) {
 	return NULL;
 }
 
-HAK_EVERYDAY struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag) {
-	struct pool *p = &hak_pools[sc];
-	if (pool_count(sc) == 0)
+HAK_EVERYDAY struct slab *pool_adopt(unsigned from, unsigned sc, struct inbox *owner, uint32_t owner_tag) {
+	struct pool *p = &hak_pools[from];
+	if (pool_count(from) == 0)
 		return NULL;
 	enter(p);
-	struct slab *s = take_locked(p);
+	struct slab *s = take_locked(p, sc);
 	lock_release(&p->lock);
 	if (s == NULL)
 		return NULL;

@@ -18,10 +18,10 @@
    home; or lets it go, if it has nothing to give: then the next poster routes it. */
 void pool_publish(struct slab *s);
 
-/* Takes a slab of class `sc` for the heap with this inbox and tag; NULL: there is none. Its remote
-   list is collected if its own list is empty; that of a mosaic is left, and QUEUED with it, for
-   remote_take. */
-struct slab *pool_adopt(unsigned sc, struct inbox *owner, uint32_t owner_tag);
+/* Takes a slab of class `from` for the heap with this inbox and tag; NULL: there is none. Its remote
+   list is collected if its own list is empty. From class 0, a mosaic with room for blocks of class `sc`, as far as that is
+   known: its remote list is left, and QUEUED with it, for remote_take. */
+struct slab *pool_adopt(unsigned from, unsigned sc, struct inbox *owner, uint32_t owner_tag);
 
 /* Deletes a slab in the pool whose last block the caller has just brought home. */
 void pool_reap(struct slab *s);

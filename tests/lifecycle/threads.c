@@ -226,6 +226,86 @@ static void senders_end(void)
 	drifts(false);
 }
 
+/* Each thread leaves one block of STREWN among so many that it frees, and asks for larger ones in between. */
+enum { HEIRS = 30, SMALL = 34000, STREWN = 31, SMALL_SIZE = 64, OTHERS = 1500, HEIRLOOMS = SMALL / STREWN + 1 };
+
+static void *small[SMALL], *others[OTHERS], *heirlooms[2 * HEIRS][HEIRLOOMS];
+
+static void take_others(size_t size)
+{
+	for (size_t i = 0; i < OTHERS; i++) {
+		others[i] = malloc(size);
+		CHECK(others[i]);
+		memset(others[i], 1, size);
+	}
+}
+
+static void give_others(void)
+{
+	for (size_t i = 0; i < OTHERS; i++)
+		free(others[i]);
+}
+
+struct heir {
+	size_t other_size;
+	void **heirlooms;
+};
+
+static void *leave_heirlooms(void *heir)
+{
+	const struct heir *h = heir;
+	size_t left = 0;
+
+	for (size_t i = 0; i < SMALL; i++) {
+		small[i] = malloc(SMALL_SIZE);
+		CHECK(small[i]);
+		memset(small[i], 1, SMALL_SIZE);
+	}
+	for (size_t i = 0; i < SMALL; i++)
+		if (i % STREWN == 0)
+			h->heirlooms[left++] = small[i];
+		else
+			free(small[i]);
+	take_others(h->other_size);
+	give_others();
+	return NULL;
+}
+
+static void bequeath(size_t other_size, unsigned first)
+{
+	for (unsigned i = first; i < first + HEIRS; i++) {
+		struct heir heir = {other_size, heirlooms[i]};
+
+		take_others(2048);
+		give_others();
+		run_in_thread(leave_heirlooms, &heir);
+	}
+}
+
+/* Between them 1920 bytes are free: room for the second of these sizes, not for the first. */
+static void strewn_heirlooms(void)
+{
+	enum { LEFT_KIB = HEIRS * HEIRLOOMS * SMALL_SIZE / 1024 };
+	static const size_t other_sizes[] = {2048, 512};
+	static void *large[SMALL]; /* so that this thread, too, looks for what the others leave */
+
+	for (size_t i = 0; i < SMALL; i++)
+		large[i] = malloc(100);
+	for (size_t i = 0; i < 2; i++) {
+		long before;
+
+		bequeath(other_sizes[i], 0);
+		before = work_resident_kib();
+		bequeath(other_sizes[i], HEIRS);
+		CHECK(work_resident_kib() - before < 4 * LEFT_KIB);
+		for (size_t k = 0; k < 2 * HEIRS * HEIRLOOMS; k++)
+			free(heirlooms[k / HEIRLOOMS][k % HEIRLOOMS]);
+		memset(heirlooms, 0, sizeof heirlooms);
+	}
+	for (size_t i = 0; i < SMALL; i++)
+		free(large[i]);
+}
+
 static void destroy_late(void *value)
 {
 	work_give(value, 5000);
@@ -381,6 +461,7 @@ int main(int argc, char **argv)
 		{"threads_20000_leave_no_growth", many_threads},
 		{"threads_that_end_amid_frees_of_others_leave_no_growth", senders_end},
 		{"threads_that_end_while_others_free_leave_no_growth", owners_end},
+		{"threads_that_leave_strewn_blocks_leave_little_more", strewn_heirlooms},
 		{"threads_800_with_late_destructors_stay_small", late_destructors},
 		{"threads_500_at_once_leave_together", many_at_once},
 		{"threads_detached_come_and_go", detached},

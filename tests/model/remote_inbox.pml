@@ -297,7 +297,10 @@ inline open()
 			walk(s, first, k, HOME);
 			first = 0; k = 0
 		}
-		mosaic[s] = 1
+		if
+		:: mosaic[s] = 1
+		:: ready[s] = 1 /* no hole is long enough */
+		fi
 	fi;
 	s = 0
 }

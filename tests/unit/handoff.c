@@ -48,7 +48,7 @@ static void forget(struct owner *o, const struct slab *s)
 
 static struct slab *new_slab(struct owner *o)
 {
-	struct slab *s = pool_adopt(SC, &o->inbox, o->tag);
+	struct slab *s = pool_adopt(SC, SC, &o->inbox, o->tag);
 
 	if (s == NULL) {
 		s = slab_new(SC, false);

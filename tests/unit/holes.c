@@ -309,6 +309,49 @@ static void mosaics_of_dead_thread_are_adopted(void **state)
 	outbox_flush(&other->outbox);
 }
 
+/* Else each thread would take new memory up to the size from which on it looks for holes. */
+static void mosaics_of_many_dead_threads_are_adopted_by_small_heaps(void **state)
+{
+	enum { MANY = 32 };
+	unsigned n = take_many(NEW, SLABS * 120);
+
+	heap_retire(heap);
+	assert_true(pool_count(0) > MANY);
+	heap = heap_acquire(bins, false);
+	before = heap->count;
+	for (unsigned i = 0; i < n; i++)
+		outbox_add(&other->outbox, fixture_slab_of(more[i]), more[i]);
+	outbox_flush(&other->outbox);
+	for (n = 0; heap->count.refill_fresh == before.refill_fresh; n++)
+		more[n] = fixture_take(heap, NEW);
+	assert_true(heap->count.refill_hole > before.refill_hole);
+	assert_int_equal(pool_count(0), MANY - 1);
+	for (unsigned i = 0; i < n; i++)
+		outbox_add(&other->outbox, fixture_slab_of(more[i]), more[i]);
+	for (unsigned i = 0; i < BLOCKS; i += KEEP)
+		outbox_add(&other->outbox, fixture_slab_of(blocks[i]), blocks[i]);
+	outbox_flush(&other->outbox);
+}
+
+/* They would serve nobody, not their own class either, that nobody seeks there. */
+static void slabs_without_room_are_not_opened(void **state)
+{
+	unsigned sc = sc_of(1024); /* the holes have 1008 bytes */
+	uintptr_t block;
+
+	assert_null(holes_refill(heap, sc));
+	assert_int_equal(mosaics(), 0);
+	/* For a while none is looked into again. */
+	for (unsigned i = 0; i < 31; i++)
+		assert_null(holes_refill(heap, NEW));
+	assert_int_equal(mosaics(), 0);
+	block = (uintptr_t)holes_refill(heap, NEW);
+	assert_true(block != 0);
+	assert_int_equal(mosaics(), 1);
+	fixture_send_home(heap, block);
+	send_survivors_home();
+}
+
 static int start_empty(void **state)
 {
 	heap = heap_acquire(bins, false);
@@ -454,6 +497,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(blocks_left_on_remote_list_become_holes, start_sparse, end),
 		cmocka_unit_test_setup_teardown(holes_serve_again_and_again, start_sparse, end),
 		cmocka_unit_test_setup_teardown(mosaics_of_dead_thread_are_adopted, start_sparse, end),
+		cmocka_unit_test_setup_teardown(mosaics_of_many_dead_threads_are_adopted_by_small_heaps, start_sparse, end),
+		cmocka_unit_test_setup_teardown(slabs_without_room_are_not_opened, start_sparse, end),
 		cmocka_unit_test_setup_teardown(small_heap_and_large_classes_left_alone, start_sparse, end),
 		cmocka_unit_test_setup_teardown(large_classes_begin_side_by_side, start_empty, end),
 		cmocka_unit_test_setup_teardown(small_blocks_leave_empty_mosaic_alone_while_memory_is_dirty,

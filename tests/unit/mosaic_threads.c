@@ -113,7 +113,7 @@ static void marks_of_others_stay_while_owner_cuts(void **state)
 	uint64_t seed = 77;
 
 	slab = fixture_slab(FIRST, &inbox, 0);
-	assert_true(mosaic_open(slab));
+	assert_true(mosaic_open(slab, slab->sc));
 	slab_set_tag(slab, FIXTURE_TAG);
 	run_threads(1 + FREERS, own_or_free);
 	for (int i = 0; i < 100 * SHELF; i++)

@@ -3,6 +3,7 @@
 
 #include "common.h"
 #include "fixture.h"
+#include "slab/mosaic.h"
 
 enum { SC = 9, OUT = 12, NEW_TAG = 9 << TAG_OWNER_SHIFT };
 
@@ -26,14 +27,14 @@ static struct slab *published(unsigned home)
 
 static struct slab *adopt(void)
 {
-	return pool_adopt(SC, &new_owner, NEW_TAG);
+	return pool_adopt(SC, SC, &new_owner, NEW_TAG);
 }
 
 static void adopt_from_empty_pool_null(void **state)
 {
 	struct slab *s = published(1);
 
-	assert_null(pool_adopt(SC + 1, &new_owner, NEW_TAG));
+	assert_null(pool_adopt(SC + 1, SC + 1, &new_owner, NEW_TAG));
 	assert_int_equal(pool_count(SC + 1), 0);
 	assert_ptr_equal(adopt(), s);
 	assert_null(adopt());
@@ -54,6 +55,40 @@ static void adopted_slab_changes_owner(void **state)
 	fixture_post(s, 2, 1);
 	assert_ptr_equal(inbox_take(&new_owner, false), s);
 	assert_true(inbox_is_empty(&old_owner));
+	slab_delete(s);
+}
+
+static struct slab *adopt_mosaic(unsigned sc)
+{
+	return pool_adopt(0, sc, &new_owner, NEW_TAG);
+}
+
+/* The first blocks are free. */
+static void mosaic_adopted_by_who_has_use_for_it(void **state)
+{
+	enum { LARGER = SC + 1, MUCH_LARGER = 40 };
+	struct slab *s = fixture_slab(SC, &old_owner, hak_size_classes[SC].capacity);
+
+	for (unsigned i = 0; i < 4; i++)
+		slab_push(s, fixture_block(s, i), fixture_block(s, i), 1);
+	assert_true(mosaic_open(s, SC));
+	remote_disown(s);
+	assert_int_equal(pool_count(0), 1);
+	assert_null(adopt_mosaic(MUCH_LARGER));
+	assert_int_equal(pool_count(0), 1);
+	assert_ptr_equal(adopt_mosaic(LARGER), s);
+	assert_int_equal(pool_count(0), 0);
+	/* Of what others free nobody knows yet how long a hole it makes. */
+	remote_take(s);
+	remote_disown(s);
+	fixture_post(s, 9, 1);
+	assert_ptr_equal(adopt_mosaic(MUCH_LARGER), s);
+	mosaic_put(s, fixture_block(s, 9), 1);
+	remote_take(s);
+	for (unsigned i = 4; i < hak_size_classes[SC].capacity; i++)
+		if (i != 9)
+			mosaic_put(s, fixture_block(s, i), 1);
+	assert_int_equal(s->used, 0);
 	slab_delete(s);
 }
 
@@ -172,6 +207,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(adopt_from_empty_pool_null, start_empty),
 		cmocka_unit_test_setup(adopted_slab_changes_owner, start_empty),
+		cmocka_unit_test_setup(mosaic_adopted_by_who_has_use_for_it, start_empty),
 		cmocka_unit_test_setup(adopted_slab_without_list_collects, start_empty),
 		cmocka_unit_test_setup(adopted_slab_with_list_leaves_remote_one, start_empty),
 		cmocka_unit_test_setup(last_block_home_deletes, start_empty),
