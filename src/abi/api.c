@@ -61,7 +61,7 @@ API HAK_COLD void *hak_rezalloc(void *ptr, size_t size) {
 	return p;
 }
 
-API void *hak_aligned_alloc(size_t alignment, size_t size) {
+API HAK_COLD void *hak_aligned_alloc(size_t alignment, size_t size) {
 	if (!is_alignment(alignment)) {
 		errno = EINVAL;
 		return NULL;

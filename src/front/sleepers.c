@@ -64,7 +64,7 @@ static unsigned purge_run(struct run *r) {
 	r->length = 0;
 	space_acquire();
 	hak_space.purges += all ? 1 : purged;
-	hak_space.purged += purged;
+	space_count_purged(purged);
 	lock_release(space_lock());
 	return purged;
 }

@@ -265,7 +265,7 @@ static bool purge_superslab(struct superslab *ss, size_t *takenp, size_t *refuse
 	ss->regretted = false;
 	hak_space.purges += calls;
 	size_t taken = superslab_count(clean & dirty);
-	hak_space.purged += taken;
+	space_count_purged(taken);
 	superslab_put(ss, mask, mask & ~clean);
 	atomic_signal_fence(memory_order_seq_cst);
 	set_taken(outer_ss, outer);

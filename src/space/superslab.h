@@ -120,7 +120,7 @@ struct space_stats {
 	size_t idle;     /* bytes at the ends of spans in use that are not resident; */
 	size_t slack;    /* those that no block used as they were handed out, but that may be */
 	size_t regrets;
-	size_t purged;   /* purged, ever */
+	size_t purged;   /* purged, ever; looked at without the lock, too */
 	size_t purges;   /* calls of os_purge */
 	/* Not under the lock: */
 	size_t alone HAK_CACHE_ALIGNED; /* granules mapped alone, without a SuperSlab */
@@ -162,6 +162,9 @@ HAK_INLINE void space_count_live(size_t granules) {
 		hak_space.live_most = hak_space.live;
 }
 /* Relaxed, these, too: they decide what is worth doing, not what is right. */
+HAK_INLINE void space_count_purged(size_t granules) {
+	__atomic_store_n(&hak_space.purged, hak_space.purged + granules, __ATOMIC_RELAXED);
+}
 HAK_INLINE void space_count_superslabs(ptrdiff_t n) {
 	__atomic_store_n(&hak_space.superslabs, hak_space.superslabs + (size_t)n, __ATOMIC_RELAXED);
 }
