@@ -56,7 +56,7 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 	return p;
 }
 
-static void *alloc_large(struct heap *h, size_t size, size_t align, bool zero) {
+HAK_EVERYDAY_SMALL static void *alloc_large(struct heap *h, size_t size, size_t align, bool zero) {
 	bool is_zero;
 	struct large *l = large_alloc(h->locked ? NULL : &h->pocket, size + secure_room(), align, &is_zero);
 	if (l == NULL)

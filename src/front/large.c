@@ -201,11 +201,17 @@ static bool is_growth(size_t granules) {
 	return true;
 }
 
+/* What smaller blocks left is much, and so are big blocks: a program that works in stages, of a size each, would keep
+   what it used of either. With little, or none, see above. Relaxed: a hint. */
+static bool is_dirt_worth_using(void) {
+	return min_size(__atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED), space_big()) > PURGE_FLOOR / GRANULE;
+}
+
 /* `fits`: in a SuperSlab. */
 static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align, bool fits) {
 	size_t granules = large_span_granules(size), least = large_granules(size);
 	struct large *l = take_kept(pocket, granules, align);
-	if (l == NULL && fits && is_growth(least))
+	if (l == NULL && fits && (is_growth(least) || is_dirt_worth_using()))
 		l = alloc_in_superslab(NULL, size, SPAN_DIRTY);
 	if (l == NULL && size >= LARGE_L2_MIN && align <= GRANULE)
 		l = lengthen_kept(granules);

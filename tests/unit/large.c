@@ -744,6 +744,37 @@ static void big_blocks_of_like_sizes_begin_alike(void **state)
 	large_free(NULL, l);
 }
 
+/* Else what smaller blocks left and what BigCache keeps would both stay as much as they ever were. */
+static void big_block_lies_where_much_is_dirty_beside_others(void **state)
+{
+	enum { SPANS = 5, FLOOR = PURGE_FLOOR / GRANULE };
+	struct span spans[SPANS];
+	struct large *others, *l;
+
+	purge_all(0);
+	others = take(PURGE_FLOOR + GRANULE);
+	for (unsigned i = 0; i < SPANS; i++)
+		assert_true(span_alloc(SUPERSLAB_GRANULES, SPAN_ROOMY, 0, &spans[i]));
+	for (unsigned i = 0; i < SPANS; i++) {
+		l = take(LARGE_BIG_MIN);
+		assert_int_equal(l->span.ss != NULL, hak_space.dirty > FLOOR);
+		large_free(NULL, l);
+		bigcache_release(0);
+		span_free(&spans[i], SUPERSLAB);
+	}
+	l = take(LARGE_BIG_MIN);
+	assert_true(hak_space.dirty > FLOOR && l->span.ss != NULL);
+	large_free(NULL, l);
+	/* By itself it had better come and go in BigCache. */
+	large_free(NULL, others);
+	bigcache_release(0);
+	l = take(LARGE_BIG_MIN);
+	assert_true(hak_space.dirty > FLOOR && l->span.ss == NULL);
+	large_free(NULL, l);
+	bigcache_release(0);
+	purge_all(0);
+}
+
 static void big_block_near_limit_has_no_more_than_it_needs(void **state)
 {
 	size_t needed = LARGE_BIG_MIN / GRANULE + 1;
@@ -868,6 +899,7 @@ int main(void)
 		cmocka_unit_test_setup(blocks_random_use_zero_never_lies, start_empty),
 		cmocka_unit_test_setup(hardened_block_shrunk_and_freed_locked_leaves_zeros, start_empty),
 		cmocka_unit_test_setup(big_blocks_of_like_sizes_begin_alike, start_empty),
+		cmocka_unit_test_setup(big_block_lies_where_much_is_dirty_beside_others, start_empty),
 		cmocka_unit_test_setup(big_block_near_limit_has_no_more_than_it_needs, start_empty),
 		cmocka_unit_test_setup(alloc_without_superslabs_served, start_empty),
 		cmocka_unit_test_setup(breached_block_is_never_given_back, start_empty),
