@@ -55,7 +55,7 @@ HAK_NOINLINE static void *alloc_any(size_t size, size_t align, bool zero, const 
 }
 
 /* A large block, which need not be zero. */
-HAK_NOINLINE static void *alloc_reused(struct heap *h, size_t size, const void *caller) {
+HAK_NOINLINE HAK_EVERYDAY_SMALL static void *alloc_reused(struct heap *h, size_t size, const void *caller) {
 	void *p = reuse_alloc(h, size);
 	return HAK_LIKELY(p != NULL) ? p : alloc_any(size, ALLOC_ALIGN, false, caller);
 }
@@ -139,7 +139,7 @@ HAK_NOINLINE static void release(void *ptr, unsigned kind, const void *caller) {
 }
 
 /* Kept apart, so that the ways of small blocks do without most of its frame. */
-HAK_NOINLINE static void release_large(void *ptr, unsigned kind, const void *caller) {
+HAK_NOINLINE HAK_EVERYDAY_SMALL static void release_large(void *ptr, unsigned kind, const void *caller) {
 	struct heap *h = hak_tcache.heap;
 	if (h != NULL && !h->busy && !sample_has_blocks()) {
 		struct pagemap_entry e = pagemap_lookup((uintptr_t)ptr);

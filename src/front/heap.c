@@ -23,6 +23,7 @@ enum {
 	FILLED_FROM = 3,    /* slabs of a class that a heap has when it is clear that it is going to fill the next */
 	TOUCHED_FROM = 16,  /* blocks taken off a slab's list, and at least this part of all it has, */
 	TOUCHED_PART = 4,   /* before all are brought near first */
+	SWEPT_FROM = 32,    /* slabs of a heap that flush_unused is for */
 	SHUFFLED = 8,       /* blocks carved at a time, at least, where their order is to be random */
 };
 
@@ -85,6 +86,17 @@ static void own_new(struct heap *h, struct slab *s) {
 		secure_prepare_slab(s);
 }
 
+/* For each fresh slab one class is looked at, in turn: its blocks go home if the bin is as it was the last time. Each may
+   keep a slab that holds nothing else, while the program has turned to other sizes. */
+HAK_COLD static void flush_unused(struct heap *h) {
+	unsigned sc = h->swept = (uint8_t)(h->swept % (SC_COUNT - 1) + 1);
+	struct heap_class *hc = &h->classes[sc];
+	uint32_t now = (uint32_t)h->bins[sc].top + hc->listed, seen = hc->seen;
+	hc->seen = now;
+	if (now == seen)
+		bin_flush(h, sc);
+}
+
 HAK_EVERYDAY_SMALL struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 	struct slab *slab[SPAN_BATCH], *s = spares_are_there(&h->spares) ? spares_take(h, sc) : NULL;
 	if (s != NULL) {
@@ -92,6 +104,8 @@ HAK_EVERYDAY_SMALL struct slab *heap_fresh_slab(struct heap *h, unsigned sc) {
 		return s;
 	}
 	pocket_yield(&h->pocket, 1);
+	if (HAK_UNLIKELY(h->slabs >= SWEPT_FROM))
+		flush_unused(h);
 	heap_recall(h);
 	unsigned n = slab_new_several(sc, h->classes[sc].all.first == NULL, slab,
 	                              spares_are_wanted() ? spares_to_make(h, sc) : 1);

@@ -44,6 +44,7 @@ struct heap_class {
 	uint8_t overran;      /* times that since the last refill blocks went home because the bin was full, BIN_BURST at most,
 	                         or BIN_DRAINED: all of them did */
 	uint8_t started;      /* blocks that holes_start has cut */
+	uint32_t seen;        /* of the bin, when flush_unused last came by: what changes with each block */
 	uint32_t samples;     /* requests that found the bin empty, and how many bytes they left unused in all; */
 	uint32_t waste;       /* both are halved before they overflow */
 };
@@ -117,6 +118,7 @@ struct heap {
 	size_t slabs;            /* in the lists */
 	uint8_t sparse_class;    /* where the search for a sparse slab goes on, */
 	uint8_t sparse_wait;     /* after so many fresh ones */
+	uint8_t swept;           /* the class that flush_unused was at */
 	uint8_t recalls;         /* times that heap_recall took slabs of a class, or tried to */
 	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
 	struct heap_class classes[SC_COUNT];

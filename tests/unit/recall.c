@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a small heap does before it touches new memory: slabs of a class that the program has no blocks of serve others. */
+/* What a heap does before it touches new memory. A small one: slabs of a class that the program has no blocks of serve
+   others. A larger one: blocks in bins of classes that are not used go home. */
 #include "front/heap_slabs.h"
 
 #include "base/settings.h"
@@ -208,9 +209,42 @@ static void class_keeps_its_slab_where_that_gains_nothing(void **state)
 	}
 }
 
+static void take_fresh_slabs(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct slab *s = heap_fresh_slab(heap, SC);
+
+		assert_non_null(s);
+		heap_delete_slab(heap, s);
+	}
+}
+
+static void blocks_of_unused_classes_go_home_in_a_larger_heap(void **state)
+{
+	enum { UNUSED = 12, USED = 14, LARGER = 32, ROUND = SC_COUNT - 1 };
+	uintptr_t unused = fixture_take(heap, UNUSED), used[2] = {fixture_take(heap, USED), fixture_take(heap, USED)};
+
+	fixture_free(heap, UNUSED, unused);
+	take_fresh_slabs(3 * ROUND);
+	assert_true(bin_count(heap, UNUSED) != 0);
+	heap->slabs += LARGER;
+	take_fresh_slabs(ROUND);
+	fixture_free(heap, USED, used[0]);
+	take_fresh_slabs(ROUND);
+	assert_int_equal(bin_count(heap, UNUSED), 0);
+	assert_true(bin_count(heap, USED) != 0);
+	fixture_free(heap, USED, used[1]);
+	take_fresh_slabs(ROUND);
+	assert_true(bin_count(heap, USED) != 0);
+	take_fresh_slabs(ROUND);
+	assert_int_equal(bin_count(heap, USED), 0);
+	heap->slabs -= LARGER;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(blocks_of_unused_classes_go_home_in_a_larger_heap, start, end),
 		cmocka_unit_test_setup_teardown(class_that_waits_serves_another, start, end),
 		cmocka_unit_test_setup_teardown(class_that_waits_gives_all_slabs, start, end),
 		cmocka_unit_test_setup_teardown(class_with_a_live_block_keeps_its_slab, start, end),
