@@ -117,7 +117,7 @@ struct heap {
 	struct watch *watch;     /* NULL: never was */
 	size_t slabs;            /* in the lists */
 	uint8_t sparse_class;    /* where the search for a sparse slab goes on, */
-	uint8_t sparse_wait;     /* after so many fresh ones */
+	uint8_t sparse_wait;     /* after so many refills that would begin it */
 	uint8_t swept;           /* the class that flush_unused was at */
 	uint8_t recalls;         /* times that heap_recall took slabs of a class, or tried to */
 	struct list holes[HOLE_LENGTHS]; /* mosaics; [k]: the largest hole has 2^k .. 2^(k+1)-1 units */
@@ -153,7 +153,8 @@ void heap_retire(struct heap *h);
    be all zero. NULL: out of memory. */
 void *heap_refill(struct heap *h, unsigned sc, bool *zerop);
 
-/* A slab of class `sc` out of fresh memory, in the heap's lists. NULL: out of memory. */
+/* A slab of class `sc` out of fresh memory, in the heap's lists. NULL: out of memory. Bins may be flushed and empty slabs
+   deleted, of any class. */
 struct slab *heap_fresh_slab(struct heap *h, unsigned sc);
 
 /* Gives back what has waited long enough, and posts the outbox, every few dozen milliseconds. False: it was too

@@ -11,11 +11,11 @@
 #include "space/purge.h"
 
 enum {
-	MIN_SLABS = 32,  /* in the heap: 2 MiB */
+	MIN_SLABS = 32,  /* in the heap, or mosaics that ended threads left: 2 MiB */
 	TO_SPARE = 4,    /* slabs with free blocks that a class must have before one of them is opened */
 	STARTED = 4 * GRANULE, /* bytes of blocks that a class begins with */
 	TRIES = 16,      /* mosaics looked at per length of hole */
-	WAIT = 31,       /* slabs that a heap takes after it has looked into one for holes in vain */
+	WAIT = 31,       /* refills for which a heap opens no slab after it has looked into one for holes in vain */
 };
 
 HAK_EVERYDAY HAK_NOINLINE static void *take_from(struct heap *h, unsigned sc, struct slab *s) {

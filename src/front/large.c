@@ -211,8 +211,11 @@ static bool is_dirt_worth_using(void) {
 static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align, bool fits) {
 	size_t granules = large_span_granules(size), least = large_granules(size);
 	struct large *l = take_kept(pocket, granules, align);
-	if (l == NULL && fits && (is_growth(least) || is_dirt_worth_using()))
-		l = alloc_in_superslab(NULL, size, SPAN_DIRTY);
+	if (l == NULL && fits) {
+		bool grows = is_growth(least);
+		if (grows || is_dirt_worth_using())
+			l = alloc_in_superslab(grows ? NULL : pocket, size, SPAN_DIRTY);
+	}
 	if (l == NULL && size >= LARGE_L2_MIN && align <= GRANULE)
 		l = lengthen_kept(granules);
 	if (l == NULL)

@@ -4,8 +4,8 @@
  *
  *   up to 512 KiB              granules of a SuperSlab, next to slabs; a piece, kept in a heap's pocket when freed
  *   512 KiB to 2 MiB (L2.5)    a mapping of its own, kept in a pocket or in BigCache when freed; one (of 2 MiB, too) that
- *                              a shorter one is copied to, for it cannot grow where it is, granules of a SuperSlab, if so
- *                              many are dirty side by side
+ *                              a shorter one is copied to, for it cannot grow where it is, and others while much is
+ *                              dirty, granules of a SuperSlab, if so many are dirty side by side
  *   2 MiB and more (L2)        likewise, in BigCache, but for the shortest
  *   aligned to more than 64 KiB, or without SuperSlabs: a mapping of its own, kept in BigCache, or in a pocket if of L2.5
  *

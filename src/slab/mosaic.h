@@ -85,8 +85,8 @@ HAK_INLINE bool mosaic_uses(const struct mosaic *m, uintptr_t offset) {
 }
 
 /* Opens a slab that has free blocks, for class `sc`. What lies on its lists becomes holes, and so does what was never
-   carved. False: out of memory, or no block of the class would fit, or the slab is in a queue or in others' hands. Owner;
-   the caller changes the tag (slab_set_tag) and the lists. */
+   carved. False: out of memory, or no block of the class would fit, or the slab is in a queue or in others' hands; what
+   was on its remote list may be on its own then. Owner; the caller changes the tag (slab_set_tag) and the lists. */
 bool mosaic_open(struct slab *s, unsigned sc);
 
 /* Cuts at most `max` blocks of class `sc` out of holes and puts them, marked, into an array from behind: the first is
