@@ -613,11 +613,28 @@ static long follow_ready(long count)
 /* Bins of all small sizes are filled, then blocks of one size are taken. How many of them: */
 static long fill_bins_then_take(long count)
 {
-	for (size_t size = 16; size <= 960; size += 16) {
-		take(1, size); /* stays: the bin of a size that the program has no block of may be emptied for another */
-		give_back(take(2000, size));
+	enum { EACH = 500, STEP = 16, HIGHEST = 960, ROUNDS = 8, AT_ONCE = 2900, USES = 8 };
+	static char *small[HIGHEST / STEP][EACH];
+	long taken = 0;
+
+	/* Stays: the bin of a size that the program has no block of may be emptied for another. */
+	for (size_t size = STEP; size <= HIGHEST; size += STEP)
+		take(1, size);
+	/* So may one that is not used while the heap grows: hence in turns, and a block now and then. */
+	for (int round = 0; round < ROUNDS; round++) {
+		for (size_t k = 0; k < EACH; k++)
+			for (size_t i = 0; i < HIGHEST / STEP; i++)
+				small[i][k] = malloc((i + 1) * STEP);
+		for (size_t i = 0; i < HIGHEST / STEP; i++)
+			for (size_t k = round < ROUNDS - 1 ? 0 : USES; k < EACH; k++)
+				free(small[i][k]);
 	}
-	return (long)take((size_t)count, 1000);
+	for (size_t use = 0; use < USES && taken < count; use++) {
+		taken += (long)take((size_t)(count - taken < AT_ONCE ? count - taken : AT_ONCE), 1000);
+		for (size_t i = 0; i < HIGHEST / STEP; i++)
+			free(small[i][use]);
+	}
+	return taken;
 }
 
 /* Small blocks come and go by the thousand. */
