@@ -71,6 +71,14 @@ static void send_survivors_home(void)
 		fixture_send_home(heap, blocks[i]);
 }
 
+/* The other heap's thread frees each `step`-th of the blocks. */
+static void free_by_other(const uintptr_t *from, unsigned n, unsigned step)
+{
+	for (unsigned i = 0; i < n; i += step)
+		outbox_add(&other->outbox, fixture_slab_of(from[i]), from[i]);
+	outbox_flush(&other->outbox);
+}
+
 static int end(void **state)
 {
 	heap_retire(other);
@@ -239,11 +247,8 @@ static void blocks_of_mosaics_freed_remotely_come_home(void **state)
 {
 	unsigned n = take_many(NEW, SLABS * 50);
 
-	for (unsigned i = 0; i < n; i++)
-		outbox_add(&other->outbox, fixture_slab_of(more[i]), more[i]);
-	for (unsigned i = 0; i < BLOCKS; i += KEEP)
-		outbox_add(&other->outbox, fixture_slab_of(blocks[i]), blocks[i]);
-	outbox_flush(&other->outbox);
+	free_by_other(more, n, 1);
+	free_by_other(blocks, BLOCKS, KEEP);
 	heap_flush(heap);
 	assert_int_equal(hak_space.live, 0);
 }
@@ -253,9 +258,7 @@ static void blocks_left_on_remote_list_become_holes(void **state)
 {
 	unsigned n;
 
-	for (unsigned i = 0; i < BLOCKS; i += 2 * KEEP)
-		outbox_add(&other->outbox, fixture_slab_of(blocks[i]), blocks[i]);
-	outbox_flush(&other->outbox);
+	free_by_other(blocks, BLOCKS, 2 * KEEP);
 	heap_drain_inbox(heap); /* leaves them: the own lists are not empty */
 	n = take_many(NEW, SLABS * 50);
 	assert_true(heap->count.refill_hole > before.refill_hole);
@@ -293,20 +296,15 @@ static void mosaics_of_dead_thread_are_adopted(void **state)
 	assert_true(pool_count(0) > 0);
 	check_all(NEW, n);
 	heap = heap_acquire(bins, false);
-	for (unsigned i = 0; i < n; i++)
-		outbox_add(&other->outbox, fixture_slab_of(more[i]), more[i]);
-	outbox_flush(&other->outbox);
+	free_by_other(more, n, 1);
 	/* A heap of some size that runs out of a class takes them over. */
 	heap->slabs += SLABS;
 	n = take_many(NEW, SLABS * 20);
 	heap->slabs -= SLABS;
 	assert_true(heap->count.refill_hole > before.refill_hole);
 	check_all(NEW, n);
-	for (unsigned i = 0; i < n; i++)
-		outbox_add(&other->outbox, fixture_slab_of(more[i]), more[i]);
-	for (unsigned i = 0; i < BLOCKS; i += KEEP)
-		outbox_add(&other->outbox, fixture_slab_of(blocks[i]), blocks[i]);
-	outbox_flush(&other->outbox);
+	free_by_other(more, n, 1);
+	free_by_other(blocks, BLOCKS, KEEP);
 }
 
 /* Else each thread would take new memory up to the size from which on it looks for holes. */
@@ -319,18 +317,13 @@ static void mosaics_of_many_dead_threads_are_adopted_by_small_heaps(void **state
 	assert_true(pool_count(0) > MANY);
 	heap = heap_acquire(bins, false);
 	before = heap->count;
-	for (unsigned i = 0; i < n; i++)
-		outbox_add(&other->outbox, fixture_slab_of(more[i]), more[i]);
-	outbox_flush(&other->outbox);
+	free_by_other(more, n, 1);
 	for (n = 0; heap->count.refill_fresh == before.refill_fresh; n++)
 		more[n] = fixture_take(heap, NEW);
 	assert_true(heap->count.refill_hole > before.refill_hole);
 	assert_int_equal(pool_count(0), MANY - 1);
-	for (unsigned i = 0; i < n; i++)
-		outbox_add(&other->outbox, fixture_slab_of(more[i]), more[i]);
-	for (unsigned i = 0; i < BLOCKS; i += KEEP)
-		outbox_add(&other->outbox, fixture_slab_of(blocks[i]), blocks[i]);
-	outbox_flush(&other->outbox);
+	free_by_other(more, n, 1);
+	free_by_other(blocks, BLOCKS, KEEP);
 }
 
 /* They would serve nobody, not their own class either, that nobody seeks there. */
