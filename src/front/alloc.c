@@ -340,17 +340,16 @@ static unsigned free_nursery(uintptr_t addr) {
 /* A granule without slab: a block of another sort, or nothing that can be freed. False: not ours. */
 static bool free_other(struct heap *h, struct pagemap_entry e, uintptr_t addr, unsigned kind) {
 	struct large *l = e.tag == TAG_LARGE ? large_of(addr) : NULL;
-	if (e.tag == TAG_NURSERY) {
-		count_free(h, free_nursery(addr));
-	} else if (e.tag == TAG_GUARDED) {
-		count_free(h, 0);
+	unsigned sc = 0;
+	if (e.tag == TAG_NURSERY)
+		sc = free_nursery(addr);
+	else if (e.tag == TAG_GUARDED)
 		guard_free(e.desc, addr, kind);
-	} else if (l != NULL && (uintptr_t)l->span.base == addr) {
-		count_free(h, 0);
+	else if (l != NULL && (uintptr_t)l->span.base == addr)
 		free_large(h, l, kind);
-	} else {
+	else
 		return !misuse_check_granule(OP_FREE, e, addr);
-	}
+	count_free(h, sc);
 	return true;
 }
 

@@ -92,7 +92,7 @@ static void count_kept(ptrdiff_t granules) {
 }
 
 /* After what the program did; what the cache does itself is no use of it. */
-static void note_use(void) {
+HAK_EVERYDAY HAK_NOINLINE static void note_use(void) {
 	hak_bigcache.high = max_size(hak_bigcache.high, hak_space.kept);
 	hak_bigcache.low = min_size(hak_bigcache.low, hak_space.kept);
 }

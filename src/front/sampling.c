@@ -21,7 +21,7 @@ struct sampling_switch hak_sampling;
 /* ---- chance ---- */
 
 /* Splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t next_random(uint64_t *state) {
+HAK_NOINLINE static uint64_t next_random(uint64_t *state) {
 	uint64_t z = *state += 0x9e3779b97f4a7c15;
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
 	z = (z ^ z >> 27) * 0x94d049bb133111eb;

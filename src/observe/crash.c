@@ -24,7 +24,8 @@ HAK_LATE_IN_BSS static struct sigaction previous[SIGNALS];
 
 /* ---- what lies at an address ---- */
 
-static void line_near(struct line *l, size_t distance, const char *where, const char *state, size_t size, uintptr_t block) {
+HAK_NOINLINE static void line_near(struct line *l, size_t distance, const char *where, const char *state, size_t size,
+                                   uintptr_t block) {
 	line_add(l, "is %zu bytes %s a %s %zu-byte block at %p", distance, where, state, size, (const void *)block);
 }
 
@@ -189,7 +190,7 @@ static void say_thread(void) {
 
 /* ---- the signal ---- */
 
-static const struct sigaction *previous_of(int number) {
+HAK_NOINLINE static const struct sigaction *previous_of(int number) {
 	for (int i = 0; i < SIGNALS; i++)
 		if (signals[i] == number)
 			return &previous[i];

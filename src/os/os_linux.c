@@ -435,7 +435,7 @@ HAK_EVERYDAY void os_wake(const void *word) {
 }
 
 /* Of the file at `path`, or of `fd` if that is "". */
-static bool stat_of(int fd, const char *path, struct stat *st) {
+HAK_NOINLINE HAK_EVERYDAY static bool stat_of(int fd, const char *path, struct stat *st) {
 #if defined(__x86_64__) || defined(__aarch64__)
 	/* libc has the kernel's layout. */
 	return !failed(raw6(SYS_newfstatat, fd, (long)path, (long)st, AT_EMPTY_PATH, 0, 0));
