@@ -11,7 +11,7 @@
 #include "space/purge.h"
 
 enum {
-	MIN_SLABS = 32,  /* in the heap, or mosaics that ended threads left: 2 MiB */
+	MIN_SLABS = 32,  /* in the heap: 2 MiB */
 	TO_SPARE = 4,    /* slabs with free blocks that a class must have before one of them is opened */
 	STARTED = 4 * GRANULE, /* bytes of blocks that a class begins with */
 	TRIES = 16,      /* mosaics looked at per length of hole */
@@ -58,43 +58,52 @@ HAK_EVERYDAY static void *take_from_mosaics(struct heap *h, unsigned sc) {
 
 /* ---- which slab to open ---- */
 
-static bool is_worth_opening(const struct slab *s, size_t size) {
+static bool is_small(const struct heap *h) {
+	return h->slabs < MIN_SLABS;
+}
+
+static bool is_worth_opening(const struct slab *s, unsigned sc) {
 	unsigned used = s->used - s->left_remote;
-	if (used == 0 && !hak_settings.empty_reuse)
-		return false;
-	if (used > s->capacity * 3u / 4 || s->block_size < MOSAIC_MIN_SIZE)
-		return false;
-	/* Where survivors are strewn at random, a fifth of the free bytes is in holes of three times the mean
-	   and more. */
-	size_t holes = GRANULE - used * (size_t)s->block_size;
-	return 3 * (holes / (used + 1u)) >= size;
+	return (used != 0 || hak_settings.empty_reuse) && mosaic_pays(s, used, sc);
 }
 
 /* A sparse slab among the first of a class's ready list, if the list is long enough. */
-static struct slab *sparse_slab(const struct heap_class *hc, size_t size) {
+static struct slab *sparse_slab(const struct heap_class *hc, unsigned sc) {
 	struct slab *found = NULL;
 	unsigned count = 0;
 	for (struct list_node *n = hc->ready.first; n != NULL && count < TO_SPARE; n = n->next, count++) {
 		struct slab *s = slab_of_ready_node(n);
-		if (found == NULL && is_worth_opening(s, size))
+		if (found == NULL && is_worth_opening(s, sc))
 			found = s;
 	}
 	return count == TO_SPARE ? found : NULL;
 }
 
-static void search_next_class(struct heap *h) {
+HAK_EVERYDAY HAK_NOINLINE static void search_next_class(struct heap *h) {
 	h->sparse_class = (uint8_t)(h->sparse_class + 1 < SC_COUNT ? h->sparse_class + 1 : 1);
 }
 
 /* Where the last one was found there may be more: the search goes on there. */
-static struct slab *find_sparse(struct heap *h, size_t size) {
+static struct slab *find_sparse(struct heap *h, unsigned sc) {
 	for (unsigned i = 1; i < SC_COUNT; i++) {
-		struct slab *s = sparse_slab(&h->classes[h->sparse_class], size);
+		struct slab *s = sparse_slab(&h->classes[h->sparse_class], sc);
 		if (s != NULL)
 			return s;
 		search_next_class(h);
 	}
 	return NULL;
+}
+
+/* One that ended threads left, of a class of which they left many: one class is asked at a time. */
+static struct slab *adopt_sparse(struct heap *h, unsigned sc) {
+	uint64_t full = pool_full() & ~(uint64_t)1, onward = full >> h->sparse_class << h->sparse_class;
+	if (full == 0)
+		return NULL;
+	h->sparse_class = (uint8_t)__builtin_ctzll(onward != 0 ? onward : full);
+	struct slab *s = pool_adopt(h->sparse_class, sc, &h->inbox, h->tag);
+	if (s != NULL)
+		heap_add_slab(h, s);
+	return s;
 }
 
 HAK_EVERYDAY static struct slab *open_slab(struct heap *h, struct slab *s, unsigned sc) {
@@ -126,25 +135,24 @@ HAK_EVERYDAY static void *take_from_any(struct heap *h, unsigned sc) {
 
 HAK_EVERYDAY void *holes_refill(struct heap *h, unsigned sc) {
 	size_t size = hak_size_classes[sc].size;
-	bool is_small = h->slabs < MIN_SLABS;
-	if (!may_have_mosaics(h) || (is_small && pool_count(0) < MIN_SLABS))
+	if (!may_have_mosaics(h) || (is_small(h) && pool_full() == 0))
 		return NULL;
 	if (size < MOSAIC_MIN_SIZE || size > MOSAIC_MAX_SIZE)
 		return NULL;
 	void *p = take_from_any(h, sc);
-	if (p != NULL || is_small)
+	if (p != NULL)
 		return p;
 	if (h->sparse_wait != 0) {
 		h->sparse_wait--;
 		return NULL;
 	}
-	struct slab *s = find_sparse(h, size);
+	struct slab *s = is_small(h) ? NULL : find_sparse(h, sc);
 	if (s == NULL)
-		return NULL;
-	if (open_slab(h, s, sc) != NULL)
+		s = adopt_sparse(h, sc);
+	if (s != NULL && open_slab(h, s, sc) != NULL)
 		return take_from(h, sc, s);
 	search_next_class(h);
-	h->sparse_wait = WAIT;
+	h->sparse_wait = s != NULL ? WAIT : 0;
 	return NULL;
 }
 

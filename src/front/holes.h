@@ -5,8 +5,8 @@
  * A program whose sizes drift leaves every old slab with a few survivors; without this the old slabs and
  * the new ones add up. Only heaps of some size do it, and only with slabs that are a quarter
  * empty at least and have a hole that is long enough, of classes that have others to spare, so a program in a steady
- * state never comes here. Smaller heaps use what ended threads have left, once that is many mosaics: nobody would use
- * them where threads, one after the other, stay small.
+ * state never comes here. Smaller heaps use what ended threads have left, once that is many mosaics or many slabs of
+ * one class: nobody would use them where threads, one after the other, stay small.
  *
  * The other way round, in the process's first heap a class of large blocks begins in a mosaic: a program that
  * needs a buffer of each of a dozen sizes, one after the other, would keep a slab for each. After a few granules

@@ -176,6 +176,15 @@ HAK_NOINLINE HAK_EVERYDAY_SMALL bool mosaic_fits(struct mosaic *m, unsigned sc) 
 	return false;
 }
 
+HAK_COLD bool mosaic_pays(const struct slab *s, unsigned used, unsigned sc) {
+	if (used > s->capacity * 3u / 4 || s->block_size < MOSAIC_MIN_SIZE)
+		return false;
+	/* Where survivors are strewn at random, a fifth of the free bytes is in holes of three times the mean
+	   and more. */
+	unsigned holes = (unsigned)GRANULE - used * s->block_size;
+	return 3 * holes >= (used + 1) * hak_size_classes[sc].size;
+}
+
 HAK_EVERYDAY_SMALL bool mosaic_open(struct slab *s, unsigned sc) {
 	if (s->free_count == 0)
 		remote_collect(s, false);

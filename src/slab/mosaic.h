@@ -84,6 +84,9 @@ HAK_INLINE bool mosaic_uses(const struct mosaic *m, uintptr_t offset) {
 	return (m->used[unit / 64] >> unit % 64 & 1) != 0;
 }
 
+/* Is a slab with so many blocks out worth opening for class `sc`, as far as can be told without a look into it? */
+bool mosaic_pays(const struct slab *s, unsigned used, unsigned sc);
+
 /* Opens a slab that has free blocks, for class `sc`. What lies on its lists becomes holes, and so does what was never
    carved. False: out of memory, or no block of the class would fit, or the slab is in a queue or in others' hands; what
    was on its remote list may be on its own then. Owner; the caller changes the tag (slab_set_tag) and the lists. */

@@ -9,6 +9,9 @@ enum { TRIES = 16 }; /* slabs looked at while the lock is held */
 
 HAK_LATE_IN_BSS struct pool hak_pools[SC_COUNT];
 
+static uint64_t full; /* pool_full */
+static_assert(SC_COUNT <= 64, "a bit per class");
+
 /* Has any slab been published? Until then nobody needs to look at the pools, which are on a page of their own. */
 static bool has_begun;
 
@@ -56,6 +59,7 @@ HAK_COLD static void unpublish_if_class(struct slab *s, void *arg) {
 HAK_COLD void pool_reset(unsigned sc) {
 	hak_pools[sc].slabs.first = NULL;
 	hak_pools[sc].count = 0;
+	full &= ~((uint64_t)1 << sc);
 	slab_for_each(unpublish_if_class, &sc);
 }
 
@@ -64,16 +68,26 @@ HAK_EVERYDAY unsigned pool_count(unsigned sc) {
 	return __atomic_load_n(&has_begun, __ATOMIC_RELAXED) ? __atomic_load_n(&hak_pools[sc].count, __ATOMIC_RELAXED) : 0;
 }
 
-static void set_count(struct pool *p, unsigned n) {
+HAK_EVERYDAY uint64_t pool_full(void) {
+	/* Relaxed: as in pool_count. */
+	return __atomic_load_n(&full, __ATOMIC_RELAXED);
+}
+
+HAK_EVERYDAY static void set_count(struct pool *p, unsigned n) {
+	uint64_t bit = (uint64_t)1 << (p - hak_pools);
 	/* Relaxed: as in pool_count. */
 	__atomic_store_n(&p->count, n, __ATOMIC_RELAXED);
+	if (n == POOL_FULL)
+		__atomic_fetch_or(&full, bit, __ATOMIC_RELAXED);
+	else if (n == POOL_FULL - 1)
+		__atomic_fetch_and(&full, ~bit, __ATOMIC_RELAXED);
 }
 
 static struct slab *of_pool_node(struct list_node *n) {
 	return LIST_ENTRY(n, struct slab, pool_link);
 }
 
-static void unlink_locked(struct pool *p, struct slab *s) {
+HAK_EVERYDAY HAK_NOINLINE static void unlink_locked(struct pool *p, struct slab *s) {
 	list_remove(&s->pool_link);
 	set_count(p, p->count - 1);
 }
@@ -133,10 +147,14 @@ HAK_EVERYDAY void pool_reap(struct slab *s) {
 	slab_delete(s);
 }
 
-/* A mosaic that is of no use stays for others. What is its owner's is that of who has the lock. */
+/* A mosaic, or a slab of another class, that is of no use stays for others. What is its owner's is that of who has the
+   lock. */
 HAK_EVERYDAY static bool serves(const struct slab *s, unsigned sc) {
 	struct mosaic *m = slab_mosaic(s);
-	return m == NULL || remote_has_blocks(s) || mosaic_fits(m, sc);
+	if (m != NULL)
+		return remote_has_blocks(s) || mosaic_fits(m, sc);
+	/* Relaxed: more may come home at any time. */
+	return s->sc == sc || mosaic_pays(s, remote_count(atomic_load_explicit(&s->remote, memory_order_relaxed)), sc);
 }
 
 HAK_EVERYDAY static struct slab *take_locked(struct pool *p, unsigned sc) {

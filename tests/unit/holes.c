@@ -326,6 +326,32 @@ static void mosaics_of_many_dead_threads_are_adopted_by_small_heaps(void **state
 	free_by_other(blocks, BLOCKS, KEEP);
 }
 
+/* Threads in a row that each use another size would leave as much of each. */
+static void slabs_of_many_dead_threads_are_opened_by_small_heaps(void **state)
+{
+	enum { MANY = 32 };
+	struct heap *first = heap, *small = other;
+	unsigned n;
+
+	heap_retire(first);
+	assert_int_equal(pool_count(OLD), SLABS);
+	assert_ptr_equal(heap_acquire(bins, false), first);
+	heap = small;
+	other = first;
+	before = heap->count;
+	for (n = 0; heap->count.refill_fresh == before.refill_fresh; n++) {
+		more[n] = fixture_take(heap, NEW);
+		fill(more[n], NEW, n + 7);
+	}
+	assert_true(heap->count.refill_hole > before.refill_hole);
+	assert_int_equal(pool_count(OLD), MANY - 1);
+	check_all(NEW, n);
+	free_by_other(more, n, 1);
+	free_by_other(blocks, BLOCKS, KEEP);
+	heap = first;
+	other = small;
+}
+
 /* They would serve nobody, not their own class either, that nobody seeks there. */
 static void slabs_without_room_are_not_opened(void **state)
 {
@@ -491,6 +517,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(holes_serve_again_and_again, start_sparse, end),
 		cmocka_unit_test_setup_teardown(mosaics_of_dead_thread_are_adopted, start_sparse, end),
 		cmocka_unit_test_setup_teardown(mosaics_of_many_dead_threads_are_adopted_by_small_heaps, start_sparse, end),
+		cmocka_unit_test_setup_teardown(slabs_of_many_dead_threads_are_opened_by_small_heaps, start_sparse, end),
 		cmocka_unit_test_setup_teardown(slabs_without_room_are_not_opened, start_sparse, end),
 		cmocka_unit_test_setup_teardown(small_heap_and_large_classes_left_alone, start_sparse, end),
 		cmocka_unit_test_setup_teardown(large_classes_begin_side_by_side, start_empty, end),
