@@ -19,9 +19,9 @@
 void pool_publish(struct slab *s);
 
 /* Takes a slab of class `from` for the heap with this inbox and tag; NULL: there is none. Its remote
-   list is collected if its own list is empty. If it is not to serve its own class, one that mosaic_pays to open for class
-   `sc`. From class 0, a mosaic with room for blocks of that class, as far as that is known: its remote list is left, and
-   QUEUED with it, for remote_take. */
+   list is collected if its own list is empty. For another class `sc` than its own, one that is worth opening
+   (mosaic_pays). From class 0, a mosaic with room for blocks of class `sc`, as far as that is known: its remote list is
+   left, and QUEUED with it, for remote_take. */
 struct slab *pool_adopt(unsigned from, unsigned sc, struct inbox *owner, uint32_t owner_tag);
 
 /* Deletes a slab in the pool whose last block the caller has just brought home. */
