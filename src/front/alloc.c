@@ -119,7 +119,7 @@ void *alloc_short(struct heap *h, size_t size, const void *caller) {
 
 /* Caches of this heap and of those that nobody uses this moment, quarantines, and BigCache. `is_asked`: by the program. */
 HAK_FAR static bool release_caches(struct heap *h, size_t keep, bool is_asked) {
-	uint64_t deleted = h->count.slab_deleted;
+	size_t alone = __atomic_load_n(&hak_space.alone, __ATOMIC_RELAXED);
 	size_t purged = __atomic_load_n(&hak_space.purged, __ATOMIC_RELAXED);
 	if (keep == 0)
 		quarantine_flush(h);
@@ -129,9 +129,9 @@ HAK_FAR static bool release_caches(struct heap *h, size_t keep, bool is_asked) {
 	heap_relieve_idle(UINT64_MAX);
 	if (is_asked || !purge_is_discreet())
 		sleepers_relieve_all();
-	/* Those of SuperSlabs are not given back by that alone. */
+	/* Granules of SuperSlabs are not given back by that alone. */
 	bool any = __atomic_load_n(&hak_space.purged, __ATOMIC_RELAXED) != purged ||
-		(!hak_settings.use_superslab && h->count.slab_deleted != deleted);
+		__atomic_load_n(&hak_space.alone, __ATOMIC_RELAXED) < alone;
 	any |= secure_has_canaries() && keep == 0 && quarantine_flush_large();
 	any |= bigcache_release(keep);
 	any |= large_retry(); /* what these have, first */

@@ -48,11 +48,14 @@ static void settle_unfinished(struct slab *s, void *arg) {
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
 	if (remote_is_queued(word))
 		s->inbox_next = s;
+	struct pagemap_entry e = pagemap_find(s->base);
+	bool is_known = e.desc == s && tag_is_slab(e.tag);
+	if ((word & REMOTE_EMPTIED) != 0 && is_known)
+		slab_free_granule(s); /* which its looker was about to do */
 	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != NULL || word != 0 || list_is_linked(&s->pool_link))
 		return;
-	struct pagemap_entry e = pagemap_find(s->base);
 	/* The descriptor may still say what it held before: a slab mapped alone, say, that is unmapped now. */
-	if (e.desc != s || !tag_is_slab(e.tag)) {
+	if (!is_known) {
 		slab_forget(s); /* nobody has a block of it */
 		return;
 	}
@@ -87,7 +90,6 @@ static void disown_broken(struct slab *s, void *mine) {
    the pool was reset. In the pool without a block out: its reaper is gone. */
 static void route_lost(struct slab *s, void *arg) {
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
-	hak_space.emptied += (word & REMOTE_PURGED) != 0;
 	if (!remote_is_queued(word))
 		return;
 	if (list_is_linked(&s->pool_link)) {
@@ -220,7 +222,6 @@ void heap_repair_after_fork(struct heap *mine) {
 			retire_broken(h);
 	slab_for_each(settle_unfinished, NULL);
 	empty_inboxes();
-	hak_space.emptied = 0;
 	slab_for_each(route_lost, NULL);
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine))

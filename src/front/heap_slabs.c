@@ -329,11 +329,12 @@ HAK_EVERYDAY void heap_drain_inbox(struct heap *h) {
 		}
 		/* The list stays where it is, for when the slab's turn comes: if this thread sleeps till then, and the others
 		   free the rest, all are on one list, and others can tell (front/sleepers.h). */
-		uint64_t before = s->left_remote; /* as wide as the count: a slab that is renewed has none any more */
-		if (HAK_UNLIKELY(remote_is_emptied(s)))
-			sleepers_renew(h, s);
-		else
-			remote_unqueue(s);
+		if (HAK_UNLIKELY(remote_is_emptied(s))) {
+			sleepers_forget(h, s);
+			continue;
+		}
+		uint64_t before = s->left_remote;
+		remote_unqueue(s);
 		COUNT_MORE(h->count.drained, s->left_remote - before);
 		slab_gained_blocks(h, s);
 	}

@@ -193,10 +193,6 @@ static void add_slab(struct slab_reader *sr, const void *slab, const struct read
 		sr->stats->mosaic_free += s->capacity > s->live ? s->capacity - s->live : 0;
 		return;
 	}
-	if ((GET(slab, SLAB_REMOTE) & r->number[N_REMOTE_PURGED]) != 0) { /* all of it */
-		c->fresh += s->capacity;
-		return;
-	}
 	sr->live[s->sc] += s->live;
 	c->cached += used > s->live ? used - s->live : 0;
 	uint64_t carved = GET(slab, SLAB_CARVED), at_home = s->capacity > used ? s->capacity - used : 0;
@@ -212,6 +208,8 @@ static void read_slab(struct slab_reader *sr, const void *slab) {
 	                          .capacity = GET(slab, SLAB_CAPACITY),
 	                          .is_orphan = GET(slab, SLAB_OWNER) == 0 };
 	if (GET(slab, SLAB_IN_USE) == 0 || s.sc == 0 || s.sc >= HAK_STATS_CLASSES)
+		return;
+	if ((GET(slab, SLAB_REMOTE) & r->number[N_REMOTE_EMPTIED]) != 0) /* its granule is another's, or free */
 		return;
 	uint64_t mosaic = GET(slab, SLAB_MOSAIC);
 	s.live = blocks_out(r, slab);

@@ -25,6 +25,8 @@ static int visit_block(void *arg, uintptr_t block, size_t size) {
 
 static int visit_slab(void *arg, struct slab *s) {
 	struct visitor *v = arg;
+	if (remote_is_emptied(s))
+		return 0;
 	struct hak_area area = { .kind = HAK_AREA_SLAB, .start = (void *)s->base, .size = GRANULE,
 	                         .block_size = slab_mosaic(s) != NULL ? 0 : s->block_size,
 	                         .live = marks_count_live(&v->marks, s) };

@@ -23,8 +23,10 @@ struct message *inbox_take_others_messages(struct inbox *in) {
 	return top != MESSAGES_CLOSED ? top : NULL;
 }
 
-/* Have all blocks come home to the list that `word` has? */
+/* Have all blocks come home to the list that `word` has, while it has an owner? */
 static bool is_whole(const struct slab *s, uint64_t word) {
+	if ((word & REMOTE_DISOWNED) != 0)
+		return false;
 	/* Not the slab's own capacity, which changes before it is known to be a mosaic. Only a slab that has few blocks out is
 	   made one: if so many have come, some were cut from a mosaic, and it is seen to be one. */
 	return remote_first(word) != 0 && remote_count(word) == hak_size_classes[s->sc].capacity && slab_mosaic(s) == NULL;
@@ -40,28 +42,14 @@ bool emptied_make(struct slab *s) {
 	uint64_t old = atomic_load_explicit(&s->remote, memory_order_acquire);
 	if (!is_whole(s, old))
 		return false;
-	/* No block is out that could be posted, but the owner, if it is awake, may take the list. */
-	if (!atomic_compare_exchange_strong_explicit(&s->remote, &old, remote_pack(0, all, REMOTE_QUEUED | REMOTE_EMPTIED),
-	                                             memory_order_acquire, memory_order_relaxed))
-		return false;
-	pagemap_set_tag(s->base, 1, TAG_FREE); /* first: see pagemap_set */
-	pagemap_set(s->base, 1, TAG_FREE, (void *)(size_t)s->block_size);
-	return true;
+	/* No block is out that could be posted, but the owner, if it is awake, may take the list, or end. */
+	return atomic_compare_exchange_strong_explicit(&s->remote, &old, remote_pack(0, all, REMOTE_QUEUED | REMOTE_EMPTIED),
+	                                               memory_order_acquire, memory_order_relaxed);
 }
 
-void emptied_note_purged(struct slab *s) {
-	count_shared(&hak_space.emptied, 1);
-	/* Relaxed: the queue orders it. */
-	atomic_fetch_or_explicit(&s->remote, REMOTE_PURGED, memory_order_relaxed);
-}
-
-void emptied_renew(struct slab *s) {
-	/* Relaxed: nobody else touches it, and the queue ordered what was done to it. */
-	bool is_purged = (atomic_load_explicit(&s->remote, memory_order_relaxed) & REMOTE_PURGED) != 0;
-	slab_convert(s, s->sc);
-	if (!is_purged)
-		return;
-	s->fresh_is_zero = true;
-	s->touched = 0;
-	count_shared(&hak_space.emptied, (size_t)-1);
+void emptied_forget(struct slab *s) {
+	/* Release: the owner goes first. A fork child that finds neither takes the slab for one whose granule is its own. */
+	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
+	atomic_store_explicit(&s->remote, 0, memory_order_release);
+	slab_forget(s);
 }

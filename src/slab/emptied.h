@@ -9,18 +9,15 @@
 struct slab *inbox_take_others(struct inbox *in);
 struct message *inbox_take_others_messages(struct inbox *in);
 
-/* Empties a slab that has just been taken out of a queue, if every block is on its list: what lies in its memory is
-   nobody's from here on, and who frees a block once more will be told so. Not with hardening. False: nothing has been
-   done. */
+/* Empties a slab that has just been taken out of a queue, if every block is on its list. The caller frees its granule:
+   who frees a block once more will be told so, unless another lies there by then. Not with hardening. False: nothing has
+   been done. */
 bool emptied_make(struct slab *s);
 
 /* Would it? */
 bool emptied_could_be(const struct slab *s);
 
-/* Its memory has been given back. */
-void emptied_note_purged(struct slab *s);
-
-/* An EMPTIED slab that has just been taken out of a queue begins anew; it is not tagged. Owner. */
-void emptied_renew(struct slab *s);
+/* An EMPTIED slab that has just been taken out of a queue, and is in no list: its descriptor is free. Owner. */
+void emptied_forget(struct slab *s);
 
 #endif

@@ -323,7 +323,7 @@ void mosaic_put(struct slab *s, uintptr_t block, unsigned n) {
 		m->next = (uint8_t)(first / 64);
 }
 
-void mosaic_mark_freed(struct slab *s, uintptr_t block) {
+HAK_EVERYDAY_SMALL void mosaic_mark_freed(struct slab *s, uintptr_t block) {
 	set_freed(slab_mosaic(s), unit_at(s, block));
 }
 

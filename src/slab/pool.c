@@ -135,8 +135,9 @@ HAK_EVERYDAY void pool_publish(struct slab *s) {
 	if (fate != ALL_HOME)
 		return;
 	if (HAK_UNLIKELY(remote_is_emptied(s)))
-		emptied_renew(s); /* so that its granule is known to be clean */
-	slab_delete(s);
+		emptied_forget(s);
+	else
+		slab_delete(s);
 }
 
 HAK_EVERYDAY void pool_reap(struct slab *s) {

@@ -80,7 +80,7 @@ bool remote_post_list(struct slab *s, uintptr_t first, uintptr_t last, unsigned 
 		unsigned n = remote_count(old);
 		block_set_link(last, next != 0 ? link_encode(next) : slab_end(s));
 		n = remote_is_published(old) ? n - count : n + count;
-		new = remote_pack(first, n, (old & REMOTE_PUBLISHED) | REMOTE_QUEUED);
+		new = remote_pack(first, n, (old & (REMOTE_PUBLISHED | REMOTE_DISOWNED)) | REMOTE_QUEUED);
 		/* Release: the links and whatever the program wrote before it freed the blocks. Acquire:
 		   whoever brings the last block deletes the slab after all others are done with it. */
 	} while (!atomic_compare_exchange_weak_explicit(&s->remote, &old, new, memory_order_acq_rel,
@@ -143,9 +143,13 @@ uintptr_t remote_take_list(struct slab *s) {
 }
 
 void remote_unqueue(struct slab *s) {
-	/* Release: who routes the slab next writes inbox_next after we read it. */
-	uint64_t word = atomic_fetch_and_explicit(&s->remote, ~(uint64_t)REMOTE_QUEUED, memory_order_acq_rel);
-	s->left_remote = (uint16_t)remote_count(word);
+	/* Relaxed: the exchange settles it. */
+	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	do
+		s->left_remote = (uint16_t)remote_count(word); /* others may look beside it from then on: emptied_make */
+	/* Release: that, and who routes the slab next writes inbox_next after we read it. Acquire: the posters' links. */
+	while (!atomic_compare_exchange_weak_explicit(&s->remote, &word, word & ~(uint64_t)REMOTE_QUEUED, memory_order_acq_rel,
+	                                              memory_order_relaxed));
 }
 
 bool remote_all_home(const struct slab *s) {
@@ -155,10 +159,12 @@ bool remote_all_home(const struct slab *s) {
 }
 
 HAK_EVERYDAY_SMALL void remote_disown(struct slab *s) {
-	/* Relaxed: a list that grows from here on is its poster's business. */
-	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
+	/* Acquire: who has emptied it is past that. Release: as in remote_unqueue. A list that grows from here on is its poster's
+	   business. */
+	uint64_t word = atomic_fetch_or_explicit(&s->remote, REMOTE_DISOWNED, memory_order_acq_rel);
 	bool claim = s->free_count != 0 || slab_has_uncarved(s) || remote_first(word) != 0;
-	/* The tag first: from here on no thread takes the slab for its own. If it is EMPTIED, none does. */
+	/* The tag first: from here on no thread takes the slab for its own. If it is EMPTIED, none does, and the granule is
+	   somebody else's. */
 	if ((word & REMOTE_EMPTIED) == 0)
 		slab_set_tag(s, 0);
 	/* QUEUED before the owner goes: once there is none, the next poster may publish the slab and

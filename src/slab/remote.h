@@ -5,7 +5,7 @@
  *
  * `slab.remote` is one word, every change of which replaces all of it:
  *
- *   63..48 n | 47..4 address of the first block | 3 PURGED | 2 EMPTIED | 1 PUBLISHED | 0 QUEUED
+ *   63..48 n | 47..4 address of the first block | 3 DISOWNED | 2 EMPTIED | 1 PUBLISHED | 0 QUEUED
  *
  * QUEUED means: the slab is in exactly one queue (its owner's inbox or the shared pool's published
  * list), or in the hands of exactly one thread that is on its way to put it there, its *router*.
@@ -18,9 +18,11 @@
  * not touch the slab again: it may be deleted at once.
  *
  * EMPTIED means: every block had come home to the list, and who took the slab out of the inbox of an owner that sleeps
- * (front/sleepers.h) dropped that, to give the memory back: PURGED means that this is done. n still counts all, so that
- * for the owner they are out, until it takes the slab out of its inbox and begins it anew. The page map says meanwhile
- * that the granule is free.
+ * (front/sleepers.h) dropped that, and freed its granule, which may be anybody's from then on. n still counts all, so that
+ * for the owner they are out, until it takes the slab out of its inbox: of that the descriptor alone is left.
+ *
+ * DISOWNED means: its owner has gone, or is about to say so in the page map, so that nobody may empty the slab. The pool
+ * ends it.
  *
  * Remote lists arrive terminated (slab_end), so the owner takes one whole without walking it.
  *
@@ -53,7 +55,7 @@ struct batch {
 	unsigned count;
 };
 
-enum { REMOTE_QUEUED = 1, REMOTE_PUBLISHED = 2, REMOTE_EMPTIED = 4, REMOTE_PURGED = 8 };
+enum { REMOTE_QUEUED = 1, REMOTE_PUBLISHED = 2, REMOTE_EMPTIED = 4, REMOTE_DISOWNED = 8 };
 
 HAK_INLINE uint64_t remote_pack(uintptr_t first, unsigned n, uint64_t flags) {
 	return (uint64_t)n << 48 | first | flags;

@@ -204,16 +204,28 @@ HAK_EVERYDAY void slab_use_end(struct slab *s) {
 	s->is_end_idle = s->is_end_slack = false;
 }
 
-/* All of deleting that takes no lock. False: its granule is lost. */
-HAK_EVERYDAY HAK_NOINLINE static bool finish(struct slab *s, struct span *span, size_t *touchedp) {
+/* What it leaves. How many bytes of that were touched. */
+HAK_EVERYDAY static size_t leave_span(const struct slab *s, struct span *span) {
 	HAK_PROBE2(slab_release, s->base, s->sc);
-	bool mosaic = slab_mosaic(s) != NULL;
 	*span = span_of(s);
-	span->last_size = mosaic ? 0 : s->block_size;
+	span->last_size = slab_mosaic(s) != NULL ? 0 : s->block_size;
 	if (s->ss != NULL)
 		*superslab_touched(s->ss, s->base) = touched_note(all_touched(s));
 	/* What was never carved is as clean as it was at the start. */
-	*touchedp = s->fresh_is_zero ? carved_bytes(s) : GRANULE - span->idle;
+	return s->fresh_is_zero ? carved_bytes(s) : GRANULE - span->idle;
+}
+
+HAK_COLD void slab_free_granule(const struct slab *s) {
+	struct span span;
+	size_t touched = leave_span(s, &span);
+	pagemap_set_tag(s->base, 1, TAG_FREE);
+	span_free_several(&span, &touched, 1);
+}
+
+/* All of deleting that takes no lock. False: its granule is lost. */
+HAK_EVERYDAY HAK_NOINLINE static bool finish(struct slab *s, struct span *span, size_t *touchedp) {
+	bool mosaic = slab_mosaic(s) != NULL;
+	*touchedp = leave_span(s, span);
 	/* A descriptor that is handed out anew must not look like this slab before it is filled in: a
 	   fork child goes by what it says. Relaxed: the slab is ours alone. */
 	atomic_store_explicit(&s->remote, 0, memory_order_relaxed);

@@ -22,7 +22,8 @@
  *
  * Who may touch what: "owner" fields are the owner's alone: the owner is the thread whose inbox is in
  * `owner`, or, while that is NULL, whoever took the slab out of the shared pool or is disowning it.
- * `remote`, `owner` and `inbox_next` follow slab/remote.h. `pool_link` is under the pool's lock.
+ * Who has made it EMPTIED reads them as well, once. `remote`, `owner` and `inbox_next` follow slab/remote.h. `pool_link`
+ * is under the pool's lock.
  */
 #ifndef HAK_SLAB_SLAB_H
 #define HAK_SLAB_SLAB_H
@@ -171,8 +172,11 @@ void slab_delete(struct slab *s);
 void slab_delete_all(struct slab *list);
 
 /* In a fork child, of a slab that was being made or deleted by a thread that is gone, and that the page map does not
-   know: frees the descriptor. Granule and mosaic are lost. */
+   know: frees the descriptor. Granule and mosaic are lost. Or, anywhere, of one that is EMPTIED. */
 void slab_forget(struct slab *s);
+
+/* Frees the granule of a slab that is neither hardened nor a mosaic; the descriptor stays. */
+void slab_free_granule(const struct slab *s);
 
 /* Says in the page map whose slab it is: `owner_tag` is a heap's tag, 0 for nobody. */
 void slab_set_tag(struct slab *s, uint32_t owner_tag);

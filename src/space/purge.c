@@ -61,7 +61,7 @@ HAK_EVERYDAY static size_t spare(void) {
 /* Granules whose pages may be resident. */
 HAK_EVERYDAY static size_t in_use(void) {
 	size_t all = hak_space.live + space_big();
-	return all - min_size(all, (hak_space.idle >> GRANULE_SHIFT) + spare() + space_emptied());
+	return all - min_size(all, (hak_space.idle >> GRANULE_SHIFT) + spare());
 }
 
 /* Those that hold nothing. */

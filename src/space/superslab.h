@@ -129,7 +129,6 @@ struct space_stats {
 	size_t pocketed; /* granules of `big` in pockets */
 	size_t threads;  /* that have a heap */
 	size_t spare;    /* TOUCHED_UNITs of the empty slabs that heaps keep for themselves (front/spares.h) */
-	size_t emptied;  /* slabs in use whose memory was given back while their owner slept (front/sleepers.h) */
 	size_t guards;   /* slabs and large blocks that have any, live or not */
 };
 extern struct space_stats hak_space;
@@ -170,9 +169,6 @@ HAK_INLINE void space_count_superslabs(ptrdiff_t n) {
 }
 HAK_INLINE size_t space_superslabs(void) {
 	return __atomic_load_n(&hak_space.superslabs, __ATOMIC_RELAXED);
-}
-HAK_INLINE size_t space_emptied(void) {
-	return __atomic_load_n(&hak_space.emptied, __ATOMIC_RELAXED);
 }
 HAK_INLINE size_t space_big(void) {
 	return __atomic_load_n(&hak_space.big, __ATOMIC_RELAXED);

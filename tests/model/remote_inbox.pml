@@ -2,13 +2,14 @@
  * remote_inbox.pml - remote free and the inbox, block by block.
  *
  * Models: remote_post, remote_route, remote_collect, remote_unqueue, remote_all_home
- * (src/slab/remote.c), emptied_make, emptied_renew (src/slab/emptied.c), relieve
- * (src/front/sleepers.c) and heap_refill, next_slab, take_ready, slab_gained_blocks, is_last_source,
+ * (src/slab/remote.c), emptied_make, emptied_forget (src/slab/emptied.c), relieve,
+ * sleepers_forget (src/front/sleepers.c) and heap_refill, next_slab, take_ready, slab_gained_blocks, is_last_source,
  * heap_drain_inbox, heap_flush (src/front/) for one heap that lives for ever. Its owner
  * thread hands blocks out of its current slab, frees blocks itself, refills, drains its inbox, opens
  * slabs to other sizes (mosaic_open, src/slab/mosaic.c; with a looker only) and deletes slabs; the other
  * threads free blocks that they do not own. One more, the looker, takes slabs out of the inbox, empties
- * those that all blocks have come home to, and puts them back. What happens when heaps end is in adopt.pml.
+ * those that all blocks have come home to, and puts them back. What happens when heaps end is in adopt.pml
+ * and disown.pml.
  *
  * The state is what the C code holds: the word `remote` of a slab (list head, count, QUEUED), the
  * link inside each block, the inbox word and the link inbox_next of each slab, current and ready.
@@ -59,7 +60,7 @@
 #define HELD 2   /* freed by a thread that has not posted it yet */
 #define REMOTE 3 /* on its slab's remote list */
 #define LOST 4   /* its own list was overwritten */
-#define GONE 5   /* its memory was given back */
+#define GONE 5   /* its granule was freed */
 byte where[MAX_BLOCKS + 1];
 byte link[MAX_BLOCKS + 1];
 
@@ -161,6 +162,12 @@ inline accept(S, first, k)
 	first = 0; k = 0
 }
 
+inline forget_slab(S)
+{
+	live[S] = 0; used[S] = 0; left_remote[S] = 0; ready[S] = 0; mosaic[S] = 0;
+	current = (current == S -> 0 : current)
+}
+
 inline delete(S)
 {
 	assert(live[S] && in_inbox[S] == 0 && touchers[S] == 0);
@@ -176,8 +183,7 @@ inline delete(S)
 	:: else -> break
 	od;
 	n = 0;
-	live[S] = 0; used[S] = 0; left_remote[S] = 0; ready[S] = 0; mosaic[S] = 0;
-	current = (current == S -> 0 : current)
+	forget_slab(S)
 }
 
 /* The steps of slab_gained_blocks touch the owner's fields and read `remote` once, at the end. */
@@ -209,12 +215,11 @@ inline drain()
 #endif
 		if
 		:: emptied[L] ->
-			d_step { /* emptied_renew */
-				assert(live[L] && in_inbox[L] == 1 && queued[L]);
+			d_step { /* sleepers_forget */
+				assert(live[L] && in_inbox[L] == 1 && queued[L] && touchers[L] == 0);
 				assert(used[L] == PER_SLAB && list[L] == NONE && count[L] == PER_SLAB);
 				in_inbox[L]--;
 				queued[L] = 0; emptied[L] = 0; count[L] = 0;
-				used[L] = 0; left_remote[L] = 0;
 				do
 				:: n < PER_SLAB ->
 					n++;
@@ -222,7 +227,8 @@ inline drain()
 					where[(L - 1) * PER_SLAB + n] = HOME
 				:: else -> break
 				od;
-				n = 0
+				n = 0;
+				forget_slab(L)
 			}
 		:: mosaic[L] ->
 			d_step { /* heap_collect_mosaic */
@@ -258,7 +264,10 @@ inline drain()
 #endif
 		fi;
 		d_step {
-			gained(L);
+			if
+			:: live[L] -> gained(L)
+			:: else
+			fi;
 #ifdef BUG_NEXT_AFTER
 			next = inbox_next[L];
 #endif

@@ -28,6 +28,8 @@ correct remote_inbox -DLOOKER -DSLABS=1 -DPER_SLAB=3 -DPOSTERS=1
 correct adopt -DTHREADS=3 -DSLABS=1 -DPER_SLAB=2
 correct adopt -DTHREADS=3 -DSLABS=1 -DPER_SLAB=3
 correct adopt -DTHREADS=2 -DSLABS=2 -DPER_SLAB=2
+correct disown
+correct disown -DBLOCKS=4
 correct fork -DTHREADS=2 -DPER_SLAB=2
 correct fork -DTHREADS=2 -DPER_SLAB=3
 correct fork_list -DNODES=4
@@ -65,6 +67,10 @@ broken adopt BUG_TOUCH_AFTER_POST -DTHREADS=2
 broken adopt BUG_RELEASE_QUEUED -DTHREADS=2
 broken adopt BUG_UNQUEUE_DROPS -DTHREADS=2
 broken adopt BUG_LEFT_UNCLAIMED -DTHREADS=2
+broken disown BUG_EMPTY_DISOWNED
+broken disown BUG_EMPTY_UNCHECKED
+broken disown BUG_POST_FORGETS
+broken disown BUG_TAG_BEFORE
 broken fork BUG_ACQUIRED_NOT_BUSY
 broken fork BUG_BROKEN_TRUSTED
 broken fork BUG_BUSY_AFTER_IDLE

@@ -242,7 +242,7 @@ static long freed_fast(long pairs)
 
 /* Kilobytes resident beyond what was before, after another thread has freed 256 MiB of small blocks and ended, while this
    one slept; and 1: after malloc_trim; 2: of 48 MiB, one and a half purge delays of a second later, in which it sleeps on;
-   3: up to ten seconds more, till a third of them is left. */
+   3: up to ten seconds more, till an eighth of them is left. */
 static long freed_by_another(long then)
 {
 	long before = resident_kib();
@@ -256,7 +256,7 @@ static long freed_by_another(long then)
 		malloc_trim(0);
 	else if (then >= 2)
 		usleep(DELAY_MS * 3 / 2 * 1000);
-	for (int i = 0; then == 3 && i < 100 && resident_kib() - before >= 16 << 10; i++)
+	for (int i = 0; then == 3 && i < 100 && resident_kib() - before >= 6 << 10; i++)
 		usleep(100000);
 	return resident_kib() - before;
 }

@@ -146,7 +146,7 @@ static void disown_all_out_waits_for_first_post(void **state)
 
 	remote_disown(s);
 	assert_int_equal(pool_count(SC), 0);
-	assert_int_equal(fixture_word(s), 0);
+	assert_int_equal(fixture_word(s), REMOTE_DISOWNED);
 	fixture_post(s, 0, 1);
 	assert_int_equal(pool_count(SC), 1);
 	assert_true(remote_is_published(fixture_word(s)));

@@ -16,12 +16,14 @@
 #include "os/os.h"
 #include "space/purge.h"
 
-enum { SIZE = 1000, FEW = 24 << 10, MANY = 128 << 10 }; /* 24 and 128 MiB */
+enum { SIZE = 1000, LITTLE = 3 << 9, FEW = 24 << 10, MANY = 128 << 10 }; /* 1.5, 24 and 128 MiB */
 enum { DELAY = 300 };                                    /* ms */
 
 static struct bin owner_bins[SC_COUNT], other_bins[SC_COUNT];
 static struct heap *owner, *other;
+static void *other_use;
 static unsigned char *block[3 * MANY];
+static size_t filled; /* granules in use after the last fill */
 
 /* Granules in use but for the nursery's, which stays. */
 static size_t live(void)
@@ -29,22 +31,30 @@ static size_t live(void)
 	return hak_space.live - (nursery_used() != 0);
 }
 
+/* With those that are mapped alone. */
+static size_t in_use(void)
+{
+	return hak_space.live + hak_space.alone;
+}
+
 static int begin(void **state)
 {
-	sleep_ms(PURGE_REGRET_MS + 50); /* nothing that came before is regretted any longer */
 	hak_settings.purge_delay_ms = DELAY;
 	hak_settings.use_superslab = true;
 	owner = heap_acquire(owner_bins, false);
 	other = heap_acquire(other_bins, false);
-	return owner != NULL && other != NULL ? 0 : -1;
+	/* Of less in all nothing is looked at. */
+	other_use = owner != NULL && other != NULL ? alloc_block(other, 32 << 20, ALLOC_ALIGN, false) : NULL;
+	return other_use != NULL ? 0 : -1;
 }
 
 static int end(void **state)
 {
+	free_block(other, other_use);
 	heap_retire(owner);
 	heap_retire(other);
 	purge_all(0);
-	return hak_space.emptied == 0 && live() == 0 ? 0 : -1;
+	return live() == 0 ? 0 : -1;
 }
 
 static void fill(unsigned count)
@@ -54,6 +64,7 @@ static void fill(unsigned count)
 		assert_non_null(block[i]);
 		memset(block[i], (int)i | 1, SIZE);
 	}
+	filled = in_use();
 }
 
 /* In an order in which no two blocks of a slab follow each other, if `mixed`. */
@@ -94,9 +105,10 @@ static void use_again(unsigned count)
 		assert_true(free_block(owner, block[i]));
 }
 
+/* MiB that anybody may use since then. */
 static size_t given_back(void)
 {
-	return hak_space.emptied * GRANULE >> 20;
+	return (filled - in_use()) * GRANULE >> 20;
 }
 
 static void give_back_few(void)
@@ -116,7 +128,6 @@ static void much_is_given_back_at_once(void **state)
 	assert_true(given_back() > 120);
 	assert_int_equal(check_heap(), 0);
 	use_again(MANY);
-	assert_true(given_back() < 8);
 }
 
 static void messages_are_no_obstacle(void **state)
@@ -144,9 +155,9 @@ static void locked_heap_is_drained_after_the_delay(void **state)
 	struct locked_heap *lh = locked_heap_new();
 
 	assert_non_null(lh);
-	for (unsigned i = 0; i < FEW; i++)
+	for (unsigned i = 0; i < LITTLE; i++)
 		assert_non_null(block[i] = locked_heap_alloc(lh, SIZE, ALLOC_ALIGN, false));
-	free_by_other(FEW, false);
+	free_by_other(LITTLE, false);
 	size_t before = live();
 	look();
 	assert_int_equal(live(), before);
@@ -159,48 +170,45 @@ static void locked_heap_is_drained_after_the_delay(void **state)
 
 static void little_is_given_back_after_the_delay(void **state)
 {
-	fill(FEW);
-	free_by_other(FEW, false);
+	fill(LITTLE);
+	free_by_other(LITTLE, false);
 	look();
 	assert_int_equal(given_back(), 0);
 	sleep_ms(DELAY);
 	look();
-	assert_true(given_back() > 20);
-	use_again(FEW);
+	assert_in_range(given_back(), 1, 2);
+	use_again(LITTLE);
 }
 
 static void owner_that_comes_by_keeps_its_memory(void **state)
 {
 	for (int i = 0; i < 4; i++) {
-		fill(FEW);
-		free_by_other(FEW, false);
+		fill(LITTLE);
+		free_by_other(LITTLE, false);
 		look();
 		sleep_ms(DELAY / 2);
-		heap_drain_inbox(owner);
 		assert_int_equal(given_back(), 0);
+		heap_drain_inbox(owner);
 	}
 }
 
-/* There is no "at once" for a second after it was too early. */
-static void what_was_too_early_is_not_done_again(void **state)
+/* By threads that are awake as well as by the owner. */
+static void what_one_left_serves_another(void **state)
 {
-	hak_settings.purge_delay_ms = 60000;
 	fill(MANY);
+	size_t before = filled;
+	for (int i = 0; i < 4; i++) {
+		struct heap *h = owner;
+
+		free_by_other(MANY, false);
+		look();
+		owner = other; /* they change places */
+		other = h;
+		fill(MANY);
+		assert_true(filled < before + 64);
+		assert_int_equal(check_heap(), 0);
+	}
 	free_by_other(MANY, false);
-	look();
-	assert_true(given_back() > 120);
-	uint64_t before = os_now_ms();
-	fill(MANY);
-	assert_true(given_back() < 8);
-	free_by_other(MANY, false);
-	look();
-	bool done = given_back() > 8;
-	if (os_now_ms() - before >= PURGE_REGRET_MS)
-		skip(); /* the machine is too busy to tell */
-	assert_false(done);
-	sleep_ms(PURGE_REGRET_MS);
-	look();
-	assert_true(given_back() > 120);
 }
 
 static void never_or_without_need_nothing_is_done(void **state)
@@ -256,15 +264,17 @@ static void what_several_owners_have_is_much(void **state)
 	static struct bin bins_of[OWNERS][SC_COUNT];
 	struct heap *owners[OWNERS], *first = owner;
 
+	hak_settings.purge_delay_ms = -1;
 	for (unsigned i = 0; i < OWNERS; i++) {
 		owner = owners[i] = heap_acquire(bins_of[i], false);
 		assert_non_null(owner);
-		fill(FEW);
-		free_by_other(FEW, false);
+		fill(LITTLE);
+		free_by_other(LITTLE, false);
 	}
 	owner = first;
+	hak_settings.purge_delay_ms = DELAY;
 	look();
-	assert_true(given_back() > OWNERS * 24 - 64 - 8);
+	assert_true(given_back() > 2);
 	for (unsigned i = 0; i < OWNERS; i++)
 		heap_retire(owners[i]);
 }
@@ -279,7 +289,6 @@ static void own_inbox_is_drained(void **state)
 	wait_for_look();
 	assert_true(heap_look(owner));
 	assert_true(inbox_is_empty(&owner->inbox));
-	assert_int_equal(given_back(), 0);
 	purge_all(0); /* they are free memory now */
 	assert_true(hak_space.purged - purged > 1000);
 }
@@ -305,10 +314,10 @@ static void look_is_bounded(void **state)
 /* What is left of more than may wait goes on being so, however much else is in use. */
 static void rest_of_too_much_does_not_wait(void **state)
 {
-	enum { ELSE = 6000 }; /* granules: a quarter of all is more than a look gives back */
+	enum { ELSE = 30000 }; /* granules: a sixteenth of all is more than a look gives back */
 
-	fill(3 * MANY);
 	__atomic_fetch_add(&hak_space.live, ELSE, __ATOMIC_RELAXED);
+	fill(3 * MANY);
 	free_by_other(3 * MANY, false);
 	look();
 	assert_in_range(given_back(), 128, 160);
@@ -317,32 +326,32 @@ static void rest_of_too_much_does_not_wait(void **state)
 	__atomic_fetch_sub(&hak_space.live, ELSE, __ATOMIC_RELAXED);
 }
 
-/* What was too little at the last look is not forgotten: with what has come since it is too much. `before`: blocks. */
-static void free_around_a_look(unsigned before)
+/* What was too little at the last look is not forgotten: with what has come since it is too much. */
+static void free_around_a_look(unsigned before, unsigned more)
 {
 	hak_settings.purge_delay_ms = 60000; /* however long this takes */
-	fill(before + FEW);
+	fill(before + more);
 	free_by_other(before, false);
 	look();
 	assert_int_equal(given_back(), 0);
-	for (unsigned i = before; i < before + FEW; i++)
+	for (unsigned i = before; i < before + more; i++)
 		assert_true(free_block(other, block[i]));
 	outbox_flush(&other->outbox);
 	sleepers_relieve(false);
-	assert_true(given_back() > 60);
+	assert_true(given_back() >= (before + more) * SIZE * 3ul / 4 >> 20);
 }
 
 static void what_waits_on_counts(void **state)
 {
-	free_around_a_look(2 * FEW);
+	free_around_a_look(LITTLE, LITTLE);
 }
 
 static void what_waits_on_counts_where_more_may(void **state)
 {
-	enum { ELSE = 3700 }; /* granules: a quarter of all is about 80 MiB */
+	enum { ELSE = 18800 }; /* granules: a sixteenth of all is about 80 MiB */
 
 	__atomic_fetch_add(&hak_space.live, ELSE, __ATOMIC_RELAXED);
-	free_around_a_look(3 * FEW);
+	free_around_a_look(3 * FEW, FEW);
 	__atomic_fetch_sub(&hak_space.live, ELSE, __ATOMIC_RELAXED);
 }
 
@@ -450,52 +459,9 @@ static void owner_that_ends_leaves_nothing(void **state)
 {
 	give_back_few();
 	heap_retire(owner);
-	assert_int_equal(hak_space.emptied, 0);
 	assert_int_equal(check_heap(), 0);
 	assert_int_equal(live(), 0);
 	owner = heap_acquire(owner_bins, false);
-}
-
-/* What lies there is refused, as locked pages are. 0: nothing. */
-static uintptr_t refused;
-
-bool __real_os_purge(void *addr, size_t size);
-bool __wrap_os_purge(void *addr, size_t size);
-bool __wrap_os_purge(void *addr, size_t size)
-{
-	return (refused == 0 || refused - (uintptr_t)addr >= size) && __real_os_purge(addr, size);
-}
-
-static bool is_purged(const struct slab *s)
-{
-	return (fixture_word(s) & REMOTE_PURGED) != 0;
-}
-
-/* What the system refuses is not taken for zero; what lies beside it is given back. */
-static void refused_memory_is_good_as_it_is(void **state)
-{
-	struct slab *s, *before, *behind;
-	unsigned amid = FEW / 2;
-
-	fill(FEW);
-	do
-		s = fixture_slab_of((uintptr_t)block[amid++]);
-	while (s->base % SUPERSLAB != SUPERSLAB / 2);
-	before = fixture_slab_of(s->base - GRANULE);
-	behind = fixture_slab_of(s->base + GRANULE);
-	refused = s->base;
-	free_by_other(FEW, false);
-	sleepers_relieve_all();
-	refused = 0;
-	assert_true(remote_is_emptied(s));
-	assert_false(is_purged(s));
-	assert_true(is_purged(before));
-	assert_true(is_purged(behind));
-	for (unsigned i = 0; i < FEW; i++) {
-		block[i] = alloc_block(owner, SIZE, ALLOC_ALIGN, true);
-		assert_true(bytes_are(block[i], SIZE, 0));
-	}
-	free_by_other(FEW, false);
 }
 
 /* ---- several threads ---- */
@@ -548,7 +514,6 @@ static void blocks_are_in_one_hand(void **state)
 		if (shared[i] != NULL)
 			assert_true(free_block(other, shared[i]));
 	outbox_flush(&other->outbox);
-	assert_int_equal(hak_space.emptied, 0);
 	assert_int_equal(check_heap(), 0);
 }
 
@@ -561,7 +526,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(locked_heap_is_drained_after_the_delay, begin, end),
 		cmocka_unit_test_setup_teardown(little_is_given_back_after_the_delay, begin, end),
 		cmocka_unit_test_setup_teardown(owner_that_comes_by_keeps_its_memory, begin, end),
-		cmocka_unit_test_setup_teardown(what_was_too_early_is_not_done_again, begin, end),
+		cmocka_unit_test_setup_teardown(what_one_left_serves_another, begin, end),
 		cmocka_unit_test_setup_teardown(never_or_without_need_nothing_is_done, begin, end),
 		cmocka_unit_test_setup_teardown(own_inbox_is_drained, begin, end),
 		cmocka_unit_test_setup_teardown(owner_that_is_awake_finds_what_others_freed, begin, end),
@@ -579,7 +544,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nothing_lives_in_what_was_given_back, begin, end),
 		cmocka_unit_test_setup_teardown(what_is_counted_late_is_forgotten, begin, end),
 		cmocka_unit_test_setup_teardown(owner_that_ends_leaves_nothing, begin, end),
-		cmocka_unit_test_setup_teardown(refused_memory_is_good_as_it_is, begin, end),
 		cmocka_unit_test_setup_teardown(blocks_are_in_one_hand, begin, end),
 	};
 
