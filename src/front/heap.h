@@ -60,7 +60,7 @@ struct heap_counters {
 	uint64_t bin_overflow, remote_free; /* full bins; blocks freed that are others' */
 	uint64_t home, drained;             /* blocks that went home, that others freed and were taken up */
 	uint64_t foreign_free;              /* handed on to libc */
-	uint64_t slab_deleted; /* counted always: release_memory goes by it */
+	uint64_t slab_deleted;
 };
 
 /* Per band of sizes: the ready list had a slab for a refill, had none; blocks were carved into the bin. */

@@ -42,20 +42,24 @@ static void forget_free_blocks(struct slab *s) {
 	}
 }
 
+/* Is that the page map's entry of a slab that has its granule? The descriptor may still say what it held before: a slab
+   mapped alone, say, that is unmapped now. */
+static bool is_known(const struct slab *s, struct pagemap_entry e) {
+	return e.desc == s && tag_is_slab(e.tag);
+}
+
 /* Marks what is in a queue, or was on its way. A slab without an owner that is in no queue, and that the page map does
    not know or says is somebody's, or whose numbers do not add up, was being made or deleted by a thread that is gone. */
 static void settle_unfinished(struct slab *s, void *arg) {
 	uint64_t word = atomic_load_explicit(&s->remote, memory_order_relaxed);
 	if (remote_is_queued(word))
 		s->inbox_next = s;
-	struct pagemap_entry e = pagemap_find(s->base);
-	bool is_known = e.desc == s && tag_is_slab(e.tag);
-	if ((word & REMOTE_EMPTIED) != 0 && is_known)
+	if ((word & REMOTE_EMPTIED) != 0 && is_known(s, pagemap_find(s->base)))
 		slab_free_granule(s); /* which its looker was about to do */
 	if (atomic_load_explicit(&s->owner, memory_order_relaxed) != NULL || word != 0 || list_is_linked(&s->pool_link))
 		return;
-	/* The descriptor may still say what it held before: a slab mapped alone, say, that is unmapped now. */
-	if (!is_known) {
+	struct pagemap_entry e = pagemap_find(s->base);
+	if (!is_known(s, e)) {
 		slab_forget(s); /* nobody has a block of it */
 		return;
 	}

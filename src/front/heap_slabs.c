@@ -72,7 +72,7 @@ void heap_leave_slab(struct heap *h, struct slab *s, struct slab **list) {
 	heap_unlink_slab(h, s);
 	if (s->has_canaries)
 		secure_check_slab(s);
-	h->count.slab_deleted++;
+	COUNT(h->count.slab_deleted);
 	s->inbox_next = *list;
 	*list = s;
 }

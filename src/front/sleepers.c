@@ -5,7 +5,6 @@
 #include "base/settings.h"
 #include "front/heap_slabs.h"
 #include "front/locked_heap.h"
-#include "os/lock.h"
 #include "os/os.h"
 #include "slab/emptied.h"
 #include "space/purge.h"
@@ -162,6 +161,6 @@ void sleepers_relieve_all(void) {
 void sleepers_forget(struct heap *h, struct slab *s) {
 	COUNT_MORE(h->count.drained, s->capacity - s->left_remote); /* those were counted when they were left */
 	heap_unlink_slab(h, s);
-	h->count.slab_deleted++;
+	COUNT(h->count.slab_deleted);
 	emptied_forget(s);
 }

@@ -18,7 +18,6 @@
 #define HAK_FRONT_SLEEPERS_H
 
 #include "front/heap.h"
-#include "space/purge.h"
 
 enum { WAIT_FLOOR = SUPERSLAB_GRANULES }; /* slabs: 2 MiB */
 

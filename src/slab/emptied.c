@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "slab/emptied.h"
 
-#include "os/alone.h"
-
 struct slab *inbox_take_others(struct inbox *in) {
 	inbox_forget_whole(in);
 	struct slab *top = atomic_load_explicit(&in->top, memory_order_relaxed);
@@ -48,7 +46,8 @@ bool emptied_make(struct slab *s) {
 }
 
 void emptied_forget(struct slab *s) {
-	/* Release: the owner goes first. A fork child that finds neither takes the slab for one whose granule is its own. */
+	/* Release: the owner goes first. A fork child that found it and not EMPTIED would take the granule, which may be
+	   another's, for the slab's. */
 	atomic_store_explicit(&s->owner, NULL, memory_order_relaxed);
 	atomic_store_explicit(&s->remote, 0, memory_order_release);
 	slab_forget(s);

@@ -219,7 +219,7 @@ HAK_COLD void slab_free_granule(const struct slab *s) {
 	struct span span;
 	size_t touched = leave_span(s, &span);
 	pagemap_set_tag(s->base, 1, TAG_FREE);
-	span_free_several(&span, &touched, 1);
+	span_free(&span, touched);
 }
 
 /* All of deleting that takes no lock. False: its granule is lost. */

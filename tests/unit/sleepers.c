@@ -37,6 +37,20 @@ static size_t in_use(void)
 	return hak_space.live + hak_space.alone;
 }
 
+static void count_emptied(struct slab *s, void *n)
+{
+	*(size_t *)n += remote_is_emptied(s);
+}
+
+/* Slabs whose owner has not found it yet. */
+static size_t emptied(void)
+{
+	size_t n = 0;
+
+	slab_for_each(count_emptied, &n);
+	return n;
+}
+
 static int begin(void **state)
 {
 	hak_settings.purge_delay_ms = DELAY;
@@ -54,7 +68,7 @@ static int end(void **state)
 	heap_retire(owner);
 	heap_retire(other);
 	purge_all(0);
-	return live() == 0 ? 0 : -1;
+	return emptied() == 0 && live() == 0 ? 0 : -1;
 }
 
 static void fill(unsigned count)
@@ -127,7 +141,9 @@ static void much_is_given_back_at_once(void **state)
 	look();
 	assert_true(given_back() > 120);
 	assert_int_equal(check_heap(), 0);
+	assert_true(emptied() > 1900);
 	use_again(MANY);
+	assert_int_equal(emptied(), 0);
 }
 
 static void messages_are_no_obstacle(void **state)
@@ -189,6 +205,7 @@ static void owner_that_comes_by_keeps_its_memory(void **state)
 		sleep_ms(DELAY / 2);
 		assert_int_equal(given_back(), 0);
 		heap_drain_inbox(owner);
+		assert_int_equal(emptied(), 0);
 	}
 }
 
@@ -289,6 +306,7 @@ static void own_inbox_is_drained(void **state)
 	wait_for_look();
 	assert_true(heap_look(owner));
 	assert_true(inbox_is_empty(&owner->inbox));
+	assert_int_equal(emptied(), 0);
 	purge_all(0); /* they are free memory now */
 	assert_true(hak_space.purged - purged > 1000);
 }
@@ -459,6 +477,7 @@ static void owner_that_ends_leaves_nothing(void **state)
 {
 	give_back_few();
 	heap_retire(owner);
+	assert_int_equal(emptied(), 0);
 	assert_int_equal(check_heap(), 0);
 	assert_int_equal(live(), 0);
 	owner = heap_acquire(owner_bins, false);
@@ -514,6 +533,7 @@ static void blocks_are_in_one_hand(void **state)
 		if (shared[i] != NULL)
 			assert_true(free_block(other, shared[i]));
 	outbox_flush(&other->outbox);
+	assert_int_equal(emptied(), 0);
 	assert_int_equal(check_heap(), 0);
 }
 
