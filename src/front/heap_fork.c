@@ -230,10 +230,13 @@ void heap_repair_after_fork(struct heap *mine) {
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		if (is_left(h, mine))
 			retire_left(h);
-	/* The slabs are in order now, and all that heaps had to send is sent: what no thread is there to read goes to them. */
+	/* The slabs are in order now, and all that heaps had to send is sent. It goes to them, also what this thread could
+	   read: else a message that is OUT would not tell whether it lies there or was in the hands of a reader who is gone. */
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
-		if (h != mine && !h->locked && h->bins == NULL)
+		if (!h->locked && (h == mine || h->bins == NULL))
 			heap_close_messages(h);
+	if (mine != NULL)
+		inbox_open(&mine->inbox);
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next)
 		outbox_recall(&h->outbox);
 	recount_large();

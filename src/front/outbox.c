@@ -158,9 +158,7 @@ HAK_COLD void outbox_forget(struct outbox *o) {
 
 HAK_COLD void outbox_recall(struct outbox *o) {
 	struct message *m;
-	for (unsigned i = 0; (m = outbox_message(o, i)) != NULL; i++) {
-		bool is_out = atomic_load_explicit(&m->state, memory_order_relaxed) == MESSAGE_OUT;
-		if (is_out && LIST_ENTRY(m->to, struct heap, inbox)->bins == NULL)
+	for (unsigned i = 0; (m = outbox_message(o, i)) != NULL; i++)
+		if (atomic_load_explicit(&m->state, memory_order_relaxed) == MESSAGE_OUT)
 			message_release(m);
-	}
 }

@@ -108,8 +108,8 @@ void outbox_flush(struct outbox *o);
    posted is not. */
 void outbox_forget(struct outbox *o);
 
-/* In a fork child, once no heap of a thread that is gone takes messages: those that such a thread had in hand are FREE
-   again, and what blocks it had not taken out are lost. */
+/* In a fork child, once no inbox has any: messages that a thread that is gone had in hand are FREE again, and what blocks
+   it had not taken out are lost. */
 void outbox_recall(struct outbox *o);
 
 /* Message number `i`, in the order in which they were made; NULL: there are not so many. Any thread. */

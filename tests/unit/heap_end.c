@@ -5,7 +5,9 @@
 #include "fixture.h"
 #include "front/alloc.h"
 #include "front/bins.h"
+#include "observe/check.h"
 #include "os/lock.h"
+#include "slab/emptied.h"
 #include "slab/pool.h"
 
 #include <pthread.h>
@@ -346,6 +348,16 @@ static bool repair_scatters_messages_of_busy_heap(void)
 		fixture_slab_of(fixture_take(mine, SC)) == fixture_slab_of(blocks[99]);
 }
 
+/* Frees blocks from that one on, no more than a message holds and one, in messages: their slabs get no slots. */
+static void send(struct heap *from, unsigned first, unsigned count)
+{
+	for (unsigned i = 0; i < OUTBOX_SLOTS; i++)
+		from->outbox.slot[i].slab = (struct slab *)from;
+	for (unsigned i = first; i < first + count; i++)
+		outbox_add(&from->outbox, fixture_slab_of(blocks[i]), blocks[i]);
+	memset(from->outbox.slot, 0, sizeof from->outbox.slot);
+}
+
 /* Sent by the thread that forks to one that was reading it, or had taken it out of its inbox. */
 static bool repair_frees_message_in_hand(void)
 {
@@ -354,11 +366,7 @@ static bool repair_frees_message_in_hand(void)
 	bool was_out, is_free;
 
 	take(lost);
-	for (unsigned i = 0; i < OUTBOX_SLOTS; i++) /* their slabs get none */
-		mine->outbox.slot[i].slab = (struct slab *)mine;
-	for (unsigned i = 0; i <= MESSAGE_BLOCKS; i++)
-		outbox_add(&mine->outbox, fixture_slab_of(blocks[i]), blocks[i]);
-	memset(mine->outbox.slot, 0, sizeof mine->outbox.slot);
+	send(mine, 0, MESSAGE_BLOCKS + 1);
 	m = inbox_take_messages(&lost->inbox, false);
 	was_out = m == outbox_message(&mine->outbox, 0) && !message_is_free(m) && !message_is_free(m + 1);
 	lost->busy = true;
@@ -366,6 +374,33 @@ static bool repair_frees_message_in_hand(void)
 	is_free = message_is_free(m) && !message_is_free(m + 1); /* which is OPEN */
 	outbox_flush(&mine->outbox);
 	return was_out && is_free && message_is_free(m + 1);
+}
+
+static unsigned came_home(unsigned block)
+{
+	return remote_count(atomic_load(&fixture_slab_of(blocks[block])->remote));
+}
+
+/* To the thread that forks: a message that it has not read yet, one in the hands of another that looks after it while it
+   sleeps and has posted its first block, and one in its inbox. */
+static bool repair_scatters_messages_to_who_forks(void)
+{
+	struct heap *mine = acquire(bins, false), *from = acquire(other_bins, false);
+	struct message *looked_at;
+	bool are_home;
+
+	take(mine); /* 64 of one slab, and of another */
+	send(from, 0, MESSAGE_BLOCKS);
+	mine->unread = inbox_take_messages(&mine->inbox, false);
+	send(from, MESSAGE_BLOCKS, MESSAGE_BLOCKS);
+	looked_at = inbox_take_others_messages(&mine->inbox);
+	post(message_block(looked_at->block[0]));
+	send(from, 2 * MESSAGE_BLOCKS, MESSAGE_BLOCKS);
+	heap_repair_after_fork(mine);
+	are_home = came_home(0) == 28 + 1 + 8 && came_home(99) == 20;
+	for (unsigned i = 0; i < 3; i++)
+		are_home = are_home && message_is_free(outbox_message(&from->outbox, i));
+	return are_home && check_heap() == 0 && !mine->unread && atomic_load(&mine->inbox.messages) == NULL;
 }
 
 /* Sent by one of those that are given up to another that is. */
@@ -378,10 +413,7 @@ static bool repair_reads_what_the_others_sent_each_other(void)
 
 	hak_settings.adopt = false;
 	take(to);
-	for (unsigned i = 0; i < OUTBOX_SLOTS; i++) /* their slabs get none */
-		from->outbox.slot[i].slab = (struct slab *)from;
-	outbox_add(&from->outbox, fixture_slab_of(blocks[0]), blocks[0]);
-	memset(from->outbox.slot, 0, sizeof from->outbox.slot);
+	send(from, 0, 1);
 	m = outbox_message(&from->outbox, 0);
 	was_open = m != NULL && !message_is_free(m);
 	heap_repair_after_fork(mine);
@@ -406,6 +438,11 @@ static void repair_after_fork_messages_of_busy_heap_come_to_slabs(void **state)
 static void repair_after_fork_message_in_hand_is_free_again(void **state)
 {
 	check_in_child(repair_frees_message_in_hand);
+}
+
+static void repair_after_fork_messages_to_who_forks_come_to_slabs(void **state)
+{
+	check_in_child(repair_scatters_messages_to_who_forks);
 }
 
 static void repair_after_fork_messages_among_the_others_are_read(void **state)
@@ -564,6 +601,7 @@ int main(void)
 		cmocka_unit_test_setup(repair_after_fork_busy_heap_is_given_up, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_messages_of_busy_heap_come_to_slabs, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_message_in_hand_is_free_again, start_empty),
+		cmocka_unit_test_setup(repair_after_fork_messages_to_who_forks_come_to_slabs, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_messages_among_the_others_are_read, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_unfilled_descriptor_is_unused, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_routes_lost_slab, start_empty),
