@@ -190,6 +190,9 @@ void heap_close_messages(struct heap *h);
 /* Posts the blocks of a message that is OUT to their slabs, and releases it. Whoever has it to itself. */
 void heap_scatter_message(struct message *m);
 
+/* Likewise all of a list that came out of an inbox. */
+void heap_scatter_messages(struct message *list);
+
 /* Gives back the large blocks that are on their way to pockets, or, `old_only`, to those of threads that have not come
    by for a while. Any thread. */
 void heap_relieve_pockets(bool old_only);

@@ -83,12 +83,16 @@ HAK_EVERYDAY void heap_read_messages(struct heap *h, unsigned sc) {
 	}
 }
 
-HAK_NOINLINE HAK_EVERYDAY void heap_close_messages(struct heap *h) {
-	struct message *lists[] = { h->unread, inbox_take_messages(&h->inbox, true) }, *next;
-	h->unread = NULL;
-	for (unsigned i = 0; i < 2; i++)
-		for (struct message *m = lists[i]; m != NULL && m != MESSAGES_CLOSED; m = next) {
-			next = m->next;
-			heap_scatter_message(m);
-		}
+HAK_NOINLINE HAK_EVERYDAY void heap_scatter_messages(struct message *list) {
+	for (struct message *m = list, *next; m != NULL && m != MESSAGES_CLOSED; m = next) {
+		next = m->next;
+		heap_scatter_message(m);
+	}
+}
+
+HAK_EVERYDAY void heap_close_messages(struct heap *h) {
+	struct message *unread = h->unread;
+	h->unread = NULL; /* first: a fork child amid the rest must not take them up once more */
+	heap_scatter_messages(unread);
+	heap_scatter_messages(inbox_take_messages(&h->inbox, true));
 }

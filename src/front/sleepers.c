@@ -31,14 +31,6 @@ static void note_time(_Atomic uint64_t *event, uint64_t time) {
 
 /* ---- an inbox ---- */
 
-/* What lies in messages may be all that a slab lacks. */
-static void scatter_messages(struct inbox *in) {
-	for (struct message *m = inbox_take_others_messages(in), *next; m != NULL; m = next) {
-		next = m->next;
-		heap_scatter_message(m);
-	}
-}
-
 /* EMPTIED slabs of the inbox, linked; all others are back in it: an owner that wakes while granules are freed must
    not miss those. */
 static struct slab *pick(struct inbox *in, size_t most) {
@@ -65,7 +57,8 @@ static struct slab *pick(struct inbox *in, size_t most) {
 
 /* All of it, or no more than one free should take the time for. */
 static void relieve(struct inbox *in, bool all) {
-	scatter_messages(in);
+	/* What lies in messages may be all that a slab lacks. */
+	heap_scatter_messages(inbox_take_others_messages(in));
 	for (struct slab *s = pick(in, all ? SIZE_MAX : AT_ONCE), *next; s != NULL; s = next) {
 		next = s->inbox_next;
 		slab_free_granule(s);
