@@ -16,6 +16,7 @@ enum {
 	WORDS = (BINS + 63) / 64,
 	TRIES = 8,          /* spans looked at in a bin */
 	WASTE = 2,          /* a span taken whole is at most 1/2 too long */
+	PIECES = 4,         /* such a part more than was in use at most: free spans are longer or shorter than the next */
 	LITTLE = 8,         /* an evicted span is not cut if it is at most 1/8 of what may be kept */
 	CLOCK_EVERY = 64,
 	REGRET_MAX = 3,
@@ -305,7 +306,8 @@ HAK_EVERYDAY void bigcache_init(void) {
 
 /* Granules that a program may have kept beside those in use, if it uses as many again and again. */
 static size_t breath(void) {
-	size_t all = min_size(hak_bigcache.most, PURGE_BREATH / GRANULE);
+	size_t pieces = hak_bigcache.most / PIECES; /* that lie where nothing fits */
+	size_t all = min_size(hak_bigcache.most + pieces, PURGE_BREATH / GRANULE);
 	return all - min_size(space_big(), all); /* those in pockets are in use here */
 }
 

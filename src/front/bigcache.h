@@ -12,8 +12,8 @@
  * What is kept is bounded in bytes (an allowance that follows the live bytes, less what pockets keep, under
  * HAKMEM_BIGCACHE_MAX) and in age (the purge delay): the oldest goes first, back to the system. A miss less than a
  * second after the allowance forced a span out doubles it, up to three times. Then a program that frees all and takes
- * as much again, wave after wave, keeps what it used at most in the last second, up to PURGE_BREATH with what lives,
- * as long as each second all but the floor of what is kept is used again.
+ * as much again, wave after wave, keeps what it used at most in the last second, and a quarter of that more for what lies
+ * in pieces, up to PURGE_BREATH with what lives, as long as each second all but the floor of what is kept is used again.
  *
  * Tags of a kept span: all TAG_LARGE as when it was live (`untouched`); or, once it was cut or joined, its
  * last granule says TAG_LARGE_CACHED and points at its descriptor, and so does its first or, if that one

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/bigcache.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -558,6 +559,47 @@ static void what_serves_wave_after_wave_is_kept(void **state)
 	assert_true(kept_bytes() <= MOST_REGRET * FLOOR_MIB * HAK_MIB);
 }
 
+static int by_base(const void *a, const void *b)
+{
+	uintptr_t first = base_of(*(struct large *const *)a), second = base_of(*(struct large *const *)b);
+
+	return first < second ? -1 : first > second;
+}
+
+/* Takes blocks longer than what is kept between those of a wave that live on, and frees them: MiB in all afterwards. */
+static size_t take_what_fits_nowhere(unsigned count)
+{
+	struct large *longer[WAVE];
+
+	for (unsigned i = 0; i < count; i++)
+		longer[i] = take(EACH + 1);
+	for (unsigned i = 0; i < count; i++)
+		large_free(NULL, longer[i]);
+	return (kept_bytes() + hak_space.big * GRANULE) / HAK_MIB;
+}
+
+/* A quarter more than was in use at most, for what lies in pieces that fit nothing; no more. */
+static void pieces_that_do_not_fit_have_room_beside_the_waves(void **state)
+{
+	struct large *l[WAVE];
+	uint64_t evictions;
+
+	for (int wave = 0; wave < WAVES; wave++)
+		take_and_free_a_wave();
+	for (unsigned i = 0; i < WAVE; i++)
+		l[i] = take(EACH);
+	qsort(l, WAVE, sizeof *l, by_base);
+	evictions = hak_bigcache_stats.evictions;
+	for (unsigned i = 0; i < WAVE; i += 2)
+		large_free(NULL, l[i]);
+	assert_int_equal(take_what_fits_nowhere(5), WAVE_MIB + 5 * (EACH + 1));
+	assert_int_equal(hak_bigcache_stats.evictions, evictions);
+	assert_true(take_what_fits_nowhere(10) <= WAVE_MIB / 4 * 5);
+	assert_true(hak_bigcache_stats.evictions > evictions);
+	for (unsigned i = 1; i < WAVE; i += 2)
+		large_free(NULL, l[i]);
+}
+
 /* Or threads would not be called to look whether it has waited too long when the program stops. */
 static void waves_are_bursts_though_nothing_is_evicted(void **state)
 {
@@ -652,6 +694,7 @@ int main(void)
 		cmocka_unit_test_setup(spans_random_use_apart, start_empty),
 		cmocka_unit_test_setup(little_span_is_evicted_whole, start_empty),
 		cmocka_unit_test_setup(what_serves_wave_after_wave_is_kept, start_empty),
+		cmocka_unit_test_setup(pieces_that_do_not_fit_have_room_beside_the_waves, start_empty),
 		cmocka_unit_test_setup(waves_are_bursts_though_nothing_is_evicted, start_empty),
 		cmocka_unit_test_setup(a_part_that_is_used_does_not_keep_the_rest, start_empty),
 		cmocka_unit_test_setup(waves_keep_no_more_than_the_setting, start_empty),
