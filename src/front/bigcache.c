@@ -37,6 +37,8 @@ HAK_LAST_IN_BSS struct bigcache {
 	uint64_t now_ms;
 	unsigned regret;        /* doublings of the allowance */
 	uint64_t evicted_ms;    /* when the allowance last forced a span out; 0: never */
+	size_t evicted, missed; /* granules since it began to, with no second between */
+	bool regretted;         /* since evicted_ms */
 	uint64_t regret_ms;
 	/* Granules, since regret was last reviewed: */
 	size_t most;            /* in big blocks, at a time */
@@ -58,6 +60,7 @@ HAK_FAR void bigcache_reset(void) {
 		hak_bigcache.nonempty[i] = 0;
 	hak_bigcache.age = (struct queue){ 0 };
 	hak_bigcache.regret = 0;
+	hak_bigcache.evicted_ms = 0;
 	hak_bigcache.most = hak_bigcache.high = hak_bigcache.low = 0;
 	space_set_kept(0);
 	hak_bigcache.generation++;
@@ -264,14 +267,33 @@ static bool join_all(void) {
 	return true;
 }
 
-/* A miss soon after the allowance forced a span out: the allowance was too small. */
-static void note_miss(void) {
+static bool evicted_lately(void) {
+	return hak_bigcache.evicted_ms != 0 && hak_bigcache.now_ms - hak_bigcache.evicted_ms <= PURGE_REGRET_MS;
+}
+
+/* The allowance forces granules out. */
+static void note_evicted(size_t granules) {
+	if (!evicted_lately())
+		hak_bigcache.evicted = hak_bigcache.missed = 0;
+	hak_bigcache.evicted += granules;
+	hak_bigcache.evicted_ms = max_size(hak_bigcache.now_ms, 1);
+	hak_bigcache.regretted = false;
+}
+
+/* A miss soon after the allowance forced a span out: the allowance was too small; by far, if half of all that was forced
+   out is missed, and that is much. */
+static void note_miss(size_t granules) {
 	hak_bigcache_stats.misses++;
-	if (hak_bigcache.evicted_ms == 0 || hak_bigcache.now_ms - hak_bigcache.evicted_ms > PURGE_REGRET_MS)
+	if (!evicted_lately())
 		return;
-	hak_bigcache.evicted_ms = 0;
-	if (hak_bigcache.regret < REGRET_MAX)
-		hak_bigcache.regret++;
+	hak_bigcache.missed += granules;
+	bool by_far = hak_bigcache.evicted > (FLOOR << REGRET_MAX) / GRANULE && hak_bigcache.missed > hak_bigcache.evicted / 2;
+	if (hak_bigcache.regretted && !by_far)
+		return;
+	if (by_far)
+		hak_bigcache.evicted = hak_bigcache.missed = 0;
+	hak_bigcache.regretted = true;
+	hak_bigcache.regret = by_far ? REGRET_MAX : (unsigned)min_size(hak_bigcache.regret + 1, REGRET_MAX);
 	hak_bigcache.regret_ms = hak_bigcache.now_ms;
 }
 
@@ -375,7 +397,7 @@ struct large *bigcache_take(size_t granules, size_t align, bool is_last) {
 		settle(l);
 		hak_bigcache_stats.hits++;
 	} else if (is_last) {
-		note_miss();
+		note_miss(granules);
 	}
 	lock_release(&hak_bigcache.lock);
 	return l;
@@ -404,9 +426,9 @@ bool bigcache_has(size_t granules) {
 	return has;
 }
 
-HAK_COLD void bigcache_miss(void) {
+HAK_COLD void bigcache_miss(size_t granules) {
 	lock_acquire(&hak_bigcache.lock);
-	note_miss();
+	note_miss(granules);
 	lock_release(&hak_bigcache.lock);
 }
 
@@ -486,7 +508,7 @@ static void put(struct large *l, bool is_unused) {
 	/* What is kept only because the program uses it again must go as well if it stops. */
 	bool is_breath = hak_space.kept > (FLOOR << REGRET_MAX) / GRANULE;
 	if (over)
-		hak_bigcache.evicted_ms = hak_bigcache.now_ms != 0 ? hak_bigcache.now_ms : 1;
+		note_evicted(hak_space.kept - most);
 	lock_release(&hak_bigcache.lock);
 	if (over || is_breath)
 		purge_note_burst();

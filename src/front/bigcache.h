@@ -11,9 +11,10 @@
  *
  * What is kept is bounded in bytes (an allowance that follows the live bytes, less what pockets keep, under
  * HAKMEM_BIGCACHE_MAX) and in age (the purge delay): the oldest goes first, back to the system. A miss less than a
- * second after the allowance forced a span out doubles it, up to three times. Then a program that frees all and takes
- * as much again, wave after wave, keeps what it used at most in the last second, and a quarter of that more for what lies
- * in pieces, up to PURGE_BREATH with what lives, as long as each second all but the floor of what is kept is used again.
+ * second after the allowance forced a span out doubles it, up to three times; misses of half of all that it forced out,
+ * if that is much, do so three times at once. Then a program that frees all and takes as much again, wave after wave,
+ * keeps what it used at most in the last second, and a quarter of that more for what lies in pieces, up to PURGE_BREATH
+ * with what lives, as long as each second all but the floor of what is kept is used again.
  *
  * Tags of a kept span: all TAG_LARGE as when it was live (`untouched`); or, once it was cut or joined, its
  * last granule says TAG_LARGE_CACHED and points at its descriptor, and so does its first or, if that one
@@ -39,8 +40,8 @@ struct large *bigcache_take_part(size_t granules);
 /* Is a span kept that bigcache_take would find without joining? A hint: others may take it first. */
 bool bigcache_has(size_t granules);
 
-/* The program wants memory that the cache does not have, and that does not come by bigcache_take. */
-void bigcache_miss(void);
+/* The program wants so much memory that the cache does not have, and that does not come by bigcache_take. */
+void bigcache_miss(size_t granules);
 
 /* Lengthens a live block by what is kept right behind it, up to `most` granules. How many. */
 size_t bigcache_extend(struct large *l, size_t most);

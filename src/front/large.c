@@ -398,7 +398,7 @@ static bool extend(struct large *l, size_t more) {
 	}
 	pagemap_set(end, more, TAG_LARGE, l);
 	l->span.granules += more;
-	bigcache_miss();
+	bigcache_miss(more);
 	return true;
 }
 

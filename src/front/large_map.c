@@ -196,7 +196,7 @@ bool large_move(struct large *l, size_t size, bool must) {
 		}
 		return false;
 	}
-	bigcache_miss();
+	bigcache_miss(granules - old);
 	l->span.base = target;
 	l->span.granules = granules;
 	pagemap_set((uintptr_t)target, granules, TAG_LARGE, l);

@@ -559,6 +559,25 @@ static void what_serves_wave_after_wave_is_kept(void **state)
 	assert_true(kept_bytes() <= MOST_REGRET * FLOOR_MIB * HAK_MIB);
 }
 
+/* Less than half of what was forced out doubles what may be kept; half of it, and all is kept. */
+static void kept_bytes_follow_what_is_missed(void **state)
+{
+	uint64_t misses, evictions;
+
+	bigcache_reset(); /* nothing is kept, and nothing has been missed */
+	take_and_free_a_wave();
+	assert_true(kept_bytes() <= FLOOR_MIB * HAK_MIB);
+	give_back(WAVE_MIB / 5);
+	assert_in_range(kept_bytes(), FLOOR_MIB * HAK_MIB + 1, 2 * FLOOR_MIB * HAK_MIB);
+	evictions = hak_bigcache_stats.evictions;
+	take_and_free_a_wave();
+	assert_int_equal(kept_bytes(), WAVE_MIB * HAK_MIB);
+	misses = hak_bigcache_stats.misses;
+	take_and_free_a_wave();
+	assert_int_equal(hak_bigcache_stats.misses, misses);
+	assert_int_equal(hak_bigcache_stats.evictions, evictions);
+}
+
 static int by_base(const void *a, const void *b)
 {
 	uintptr_t first = base_of(*(struct large *const *)a), second = base_of(*(struct large *const *)b);
@@ -694,6 +713,7 @@ int main(void)
 		cmocka_unit_test_setup(spans_random_use_apart, start_empty),
 		cmocka_unit_test_setup(little_span_is_evicted_whole, start_empty),
 		cmocka_unit_test_setup(what_serves_wave_after_wave_is_kept, start_empty),
+		cmocka_unit_test_setup(kept_bytes_follow_what_is_missed, start_empty),
 		cmocka_unit_test_setup(pieces_that_do_not_fit_have_room_beside_the_waves, start_empty),
 		cmocka_unit_test_setup(waves_are_bursts_though_nothing_is_evicted, start_empty),
 		cmocka_unit_test_setup(a_part_that_is_used_does_not_keep_the_rest, start_empty),
