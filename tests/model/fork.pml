@@ -6,11 +6,13 @@
  * retire_broken, disown_broken, route_lost, heap_repair_after_fork, heap_registry_reset
  * (src/front/heap.c), remote_post, remote_route, remote_collect, remote_unqueue, remote_disown
  * (src/slab/remote.c), pool_publish, pool_adopt, pool_reap, pool_reset, pool_repair
- * (src/slab/pool.c), slab_new, slab_delete (src/slab/slab.c), the flag `busy` (src/abi/entry.c,
+ * (src/slab/pool.c), slab_new, slab_delete (src/slab/slab.c), emptied_make, emptied_forget (src/slab/emptied.c), relieve
+ * (src/front/sleepers.c), settle_unfinished (src/front/heap_fork.c), the flag `busy` (src/abi/entry.c,
  * src/abi/lifecycle.c) and fork_child.
  *
  * Threads open heaps, allocate, free, drain, adopt and exit as in adopt.pml, but here every store
- * that a child can tell from the next one is a step of its own, also under a lock. At any moment
+ * that a child can tell from the next one is a step of its own, also under a lock. A looker takes the
+ * slab out of inboxes, and empties it if all blocks have come home (LOOKS times at most). At any moment
  * one thread that is between two operations, with or without a heap, forks: the others stop for
  * ever where they are, and the child repairs what it finds. Then it frees all blocks the program
  * still has, adopts, and drains.
@@ -30,9 +32,10 @@
  *     and not in both; nothing belongs to a dead thread; a slab without owner that has blocks to
  *     give is queued; a slab that lost nothing and whose blocks are all home is no longer there;
  *   - the same when the child has freed everything: a slab that lost nothing is deleted, once;
+ *   - a slab's granule is freed once, also one that was being emptied, and the page map not written to for it after that;
  *   - no lock stays held; no heap is both idle and in use; no closed inbox is taken for a list.
  *
- * Bounds: THREADS threads and one more that may fork, HEAPS heap structs, one slab of PER_SLAB
+ * Bounds: THREADS threads, one more that may fork and the looker, HEAPS heap structs, one slab of PER_SLAB
  * blocks.
  *
  * BUG_* macros break one rule each; the checks must then fail (run.sh).
@@ -45,6 +48,9 @@
 #define THREADS 2 /* or 3 */
 #endif
 #define HEAPS 2
+#ifndef LOOKS
+#define LOOKS 0
+#endif
 
 #define NOBODY 0
 #define NEW (HEAPS + 1) /* the heap a child without one gets */
@@ -56,8 +62,9 @@ bit in_use; /* the descriptor */
 byte owner, tag, of_heap;
 byte own, used; /* own: the own list and what is not carved yet */
 byte listed, count;
-bit queued, published;
+bit queued, published, emptied, disowned;
 bit linked; /* in the pool's list */
+bit granule; /* the slab has it, by the page map */
 
 byte inbox[HEAPS + 2] = CLOSED;
 bit bins[HEAPS + 2], busy[HEAPS + 2], taken[HEAPS + 2]; /* taken: not on the list of idle heaps */
@@ -78,11 +85,28 @@ bit vanishing;          /* the slab is inside slab_new or slab_delete */
 inline slab_delete()
 {
 	d_step {
-		assert(in_use && !linked && out == 0 && in_hands == 0);
-		vanishing = 1; listed = 0; count = 0; queued = 0; published = 0
+		assert(in_use && granule && !linked && !emptied && out == 0 && in_hands == 0);
+		vanishing = 1; listed = 0; count = 0; queued = 0; published = 0; disowned = 0
 	}
 	owner = NOBODY;
-	d_step { in_use = 0; tag = NOBODY; own = 0; used = 0; vanishing = 0 }
+	d_step { in_use = 0; granule = 0; tag = NOBODY; own = 0; used = 0; vanishing = 0 }
+}
+
+inline write_tag(value) { d_step { assert(granule); tag = value } }
+
+inline free_granule() { d_step { assert(in_use && granule && out == 0 && in_hands == 0); granule = 0; tag = NOBODY } }
+
+inline emptied_forget()
+{
+	assert(in_use && emptied && !granule && !linked && own == 0 && listed == 0);
+#ifdef BUG_WORD_BEFORE_OWNER
+	d_step { emptied = 0; disowned = 0; queued = 0; count = 0 }
+	owner = NOBODY;
+#else
+	owner = NOBODY;
+	d_step { emptied = 0; disowned = 0; queued = 0; count = 0 }
+#endif
+	d_step { in_use = 0; used = 0 }
 }
 
 /* Precondition: QUEUED is set, this thread is the only router, and the slab has no owner. */
@@ -93,8 +117,8 @@ inline pool_publish()
 		assert(in_use && queued && !published && owner == NOBODY);
 		if
 		:: count == used -> fate = 1
-		:: count != used && (own > 0 || count > 0) -> published = 1; count = used - count; fate = 2
-		:: else -> queued = 0
+		:: count != used && (own > 0 || count > 0) -> published = 1; disowned = 0; count = used - count; fate = 2
+		:: else -> queued = 0; disowned = 0
 		fi
 	}
 	if
@@ -103,7 +127,8 @@ inline pool_publish()
 	fi;
 	pool_lock = 0;
 	if
-	:: fate == 1 -> slab_delete()
+	:: fate == 1 && emptied -> emptied_forget()
+	:: fate == 1 && !emptied -> slab_delete()
 	:: else
 	fi;
 	fate = 0
@@ -138,8 +163,12 @@ inline route()
 
 inline remote_disown()
 {
-	claim = (own > 0 || listed > 0);
-	tag = NOBODY;
+	d_step { claim = (own > 0 || listed > 0); was_emptied = emptied; disowned = 1 }
+	if
+	:: !was_emptied -> write_tag(NOBODY)
+	:: else
+	fi;
+	was_emptied = 0;
 	if
 	:: claim -> d_step { claim = !queued; queued = 1 }
 	:: else
@@ -156,10 +185,11 @@ inline remote_disown()
 inline collect_or_unqueue()
 {
 	if
-	:: true ->
+	:: emptied -> of_heap = NOBODY; emptied_forget()
+	:: !emptied ->
 		d_step { hand[_pid] = listed; listed = 0; count = 0; queued = 0 }
 		d_step { own = own + hand[_pid]; used = used - hand[_pid]; hand[_pid] = 0 }
-	:: own > 0 -> queued = 0
+	:: !emptied && own > 0 -> queued = 0
 	fi
 }
 
@@ -175,7 +205,7 @@ inline delete_slab()
 inline post()
 {
 	d_step {
-		assert(in_use && hand[_pid] == 1);
+		assert(in_use && !emptied && hand[_pid] == 1);
 		hand[_pid] = 0;
 		old_queued = queued; queued = 1;
 		listed++;
@@ -248,7 +278,7 @@ inline adopt()
 	if
 	:: L == 1 ->
 		owner = h;
-		tag = h;
+		write_tag(h);
 		collect_or_unqueue();
 		of_heap = h
 	:: else
@@ -259,7 +289,7 @@ inline adopt()
 active [THREADS] proctype thread() provided (!forked)
 {
 	byte h, o, fate, L;
-	bit claim, old_queued, last;
+	bit claim, old_queued, last, was_emptied;
 
 	do
 	:: h == NOBODY -> /* open a heap struct, fresh or used before */
@@ -286,9 +316,9 @@ active [THREADS] proctype thread() provided (!forked)
 		fi
 
 	:: atomic { h != NOBODY && !in_use -> in_use = 1; vanishing = 1; busy[h] = 1; slow[h] = 1 }
-	   d_step { own = PER_SLAB; used = 0 }
+	   d_step { own = PER_SLAB; used = 0; granule = 1 }
 	   d_step { owner = h; vanishing = 0 }
-	   tag = h;
+	   write_tag(h);
 	   of_heap = h;
 	   leave()
 
@@ -306,7 +336,12 @@ active [THREADS] proctype thread() provided (!forked)
 	   fi
 
 	:: atomic { h != NOBODY && of_heap == h && listed > 0 -> busy[h] = 1; slow[h] = 1 } /* refill */
-	   d_step { hand[_pid] = listed; listed = 0; count = 0 }
+	   d_step {
+		if
+		:: listed > 0 -> hand[_pid] = listed; listed = 0; count = 0
+		:: else /* EMPTIED this moment */
+		fi
+	   }
 	   d_step { own = own + hand[_pid]; used = used - hand[_pid]; hand[_pid] = 0 }
 	   leave()
 
@@ -363,6 +398,21 @@ inline retire_broken(H)
 	fi
 }
 
+/* What was being emptied, deleted or forgotten. */
+inline settle()
+{
+	if
+#ifndef BUG_GRANULE_KEPT
+	:: in_use && emptied && granule -> free_granule()
+#endif
+#ifndef BUG_NOT_FORGOTTEN
+	:: in_use && owner == NOBODY && !queued && !published && !emptied && !disowned && count == 0 && !linked && !granule ->
+		d_step { in_use = 0; own = 0; used = 0; vanishing = 0 }
+#endif
+	:: else
+	fi
+}
+
 #define in_inbox(H) (inbox[H] == 1)
 #ifdef BUG_LOST_BY_OWNER
 #define in_some_inbox (owner != NOBODY && in_inbox(owner))
@@ -410,12 +460,13 @@ inline check()
 	if
 	:: in_use && !vanishing ->
 		assert(hand[THREADS] == 0 && own + listed + out <= PER_SLAB);
-		lost = PER_SLAB - own - listed - out;
+		lost = (emptied -> 0 : PER_SLAB - own - listed - out);
+		assert(granule == !emptied);
 		assert(lost <= may_lose);
 		assert(owner == NOBODY || owner == mine);
-		assert(tag == owner && of_heap == owner);
+		assert((emptied || tag == owner) && of_heap == owner);
 		assert(used == PER_SLAB - own);
-		assert(count == (published -> used - listed : listed));
+		assert(count == (published -> used - listed : (emptied -> PER_SLAB : listed)));
 		assert(linked == published);
 		assert(in_inbox(1) + in_inbox(2) + in_inbox(NEW) + linked == queued);
 		assert(!queued || linked || in_inbox(mine));
@@ -428,7 +479,7 @@ inline check()
 active proctype child()
 {
 	byte h, o, fate, L, mine, may_lose, lost;
-	bit claim, old_queued, last;
+	bit claim, old_queued, last, was_emptied;
 
 	atomic {
 		if
@@ -447,6 +498,7 @@ active proctype child()
 		fi;
 		retire_broken(1);
 		retire_broken(2);
+		settle();
 		route_lost();
 		retire_orderly(1);
 		retire_orderly(2);
@@ -482,4 +534,32 @@ active proctype child()
 		check();
 		assert(!in_use || vanishing || lost > 0)
 	}
+}
+
+/* ---- who looks after sleepers ---- */
+
+active proctype looker() provided (!forked)
+{
+	byte o, fate, looks;
+	bit seen;
+
+	do
+	:: looks < LOOKS ->
+		if
+		:: d_step { inbox[1] == 1 -> inbox[1] = EMPTY }
+		:: d_step { inbox[2] == 1 -> inbox[2] = EMPTY }
+		fi;
+		d_step { assert(in_use && queued && !published); seen = (count == PER_SLAB && listed == count && !disowned) }
+		if
+		:: seen ->
+			if
+			:: d_step { count == PER_SLAB && listed == count && !disowned && !emptied -> emptied = 1; listed = 0 }
+				free_granule()
+			:: else
+			fi
+		:: else
+		fi;
+		route();
+		looks++
+	od
 }

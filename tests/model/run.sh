@@ -32,6 +32,7 @@ correct disown
 correct disown -DBLOCKS=4
 correct fork -DTHREADS=2 -DPER_SLAB=2
 correct fork -DTHREADS=2 -DPER_SLAB=3
+correct fork -DPER_SLAB=1 -DLOOKS=2
 correct fork_list -DNODES=4
 correct purge -DTHREADS=2
 correct purge -DTHREADS=1 -DFORK
@@ -79,6 +80,9 @@ broken fork BUG_LOST_BY_OWNER
 broken fork BUG_NO_POOL_REPAIR
 broken fork BUG_NO_ROUTE_LOST
 broken fork BUG_REAPER_FORGOTTEN
+broken fork BUG_GRANULE_KEPT -DPER_SLAB=1 -DLOOKS=1
+broken fork BUG_NOT_FORGOTTEN -DPER_SLAB=1 -DLOOKS=1
+broken fork BUG_WORD_BEFORE_OWNER -DPER_SLAB=1 -DLOOKS=1
 broken fork_list BUG_LINKS_TRUSTED
 broken fork_list BUG_NO_RELINK_HEAD
 broken purge BUG_PURGE_LEAVES_FREE
