@@ -32,7 +32,7 @@ correct disown
 correct disown -DBLOCKS=4
 correct fork -DTHREADS=2 -DPER_SLAB=2
 correct fork -DTHREADS=2 -DPER_SLAB=3
-correct fork -DPER_SLAB=1 -DLOOKS=2
+correct fork -DPER_SLAB=1 -DLOOKS=1
 correct fork_list -DNODES=4
 correct purge -DTHREADS=2
 correct purge -DTHREADS=1 -DFORK
