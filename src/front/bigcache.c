@@ -37,7 +37,7 @@ HAK_LAST_IN_BSS struct bigcache {
 	uint64_t now_ms;
 	unsigned regret;        /* doublings of the allowance */
 	uint64_t evicted_ms;    /* when the allowance last forced a span out; 0: never */
-	size_t evicted, missed; /* granules since it began to, with no second between */
+	size_t evicted, missed; /* granules since it began to, with no second between, or since half of them were missed */
 	bool regretted;         /* since evicted_ms */
 	uint64_t regret_ms;
 	/* Granules, since regret was last reviewed: */
