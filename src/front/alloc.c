@@ -189,11 +189,6 @@ HAK_FAR bool release_memory(struct heap *h, size_t keep) {
 
 /* ---- freeing ---- */
 
-/* Is this the tag of a slab of the heap's? */
-static bool is_own(const struct heap *h, uint32_t tag) {
-	return (tag & ~TAG_CODE_MASK) == h->tag;
-}
-
 bool block_is_locked_heaps(struct slab *s) {
 	/* Acquire: the heap's constant fields. */
 	struct inbox *owner = atomic_load_explicit(&s->owner, memory_order_acquire);
@@ -204,36 +199,51 @@ static void post_one(struct slab *s, uintptr_t block) {
 	remote_post_list(s, block, block, 1);
 }
 
-static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
-	if (slab_mosaic(s) != NULL)
+/* False: there is no memory for a bin. */
+HAK_NOINLINE static bool put_in_bin(struct heap *h, unsigned sc, void *block) {
+	struct bin *b = &h->bins[sc];
+	if (!bin_push(b, block) && !(bin_make_room(h, sc) && bin_push(b, block)))
+		return false;
+	if (HAK_UNLIKELY(h->sampling != NULL))
+		sampling_freed(h, sc);
+	return true;
+}
+
+enum { KEPT_MOST = 32 }; /* blocks of a bin: each may be all that keeps its slab, while its owner sleeps on */
+
+/* A block of another thread that does not read what it is sent, for it sleeps, or waits for a processor: until it does, the
+   block serves this one, though each of its frees comes by here. Not one of a slab without an owner: whoever adopts
+   that frees it faster. False: there are enough, or the bin is shut, for it is being brought home. */
+HAK_EVERYDAY_SMALL static bool keep(struct heap *h, uintptr_t block) {
+	uint32_t tag = pagemap_find(block).tag;
+	unsigned sc = tag_class(tag);
+	bool may_stay = tag_is_plain_slab(tag) && tag >> TAG_OWNER_SHIFT != 0;
+	return may_stay && h->bins[sc].magic != 0 && bin_count(h, sc) < KEPT_MOST && put_in_bin(h, sc, (void *)block);
+}
+
+HAK_EVERYDAY_SMALL static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
+	bool is_mosaic = slab_mosaic(s) != NULL;
+	if (is_mosaic)
 		mosaic_mark_freed(s, block);
-	/* Those of a thread without a heap are seen only when their slab's owner takes them up. */
-	if (h != NULL)
-		COUNT(h->count.remote_free);
-	if (h != NULL && !h->locked && !block_is_locked_heaps(s)) {
-		outbox_add(&h->outbox, s, block);
+	bool may_wait = h != NULL && !h->locked && !block_is_locked_heaps(s);
+	bool waits = may_wait && outbox_add(&h->outbox, s, block);
+	if (may_wait && !waits && !is_mosaic && keep(h, block))
 		return;
+	if (h != NULL) { /* else it is seen only when the slab's owner takes it up */
+		COUNT(h->count.remote_free);
+		COUNT_MORE(h->outbox.posts, !waits);
 	}
-	if (h != NULL)
-		COUNT(h->outbox.posts);
-	post_one(s, block);
+	if (!waits)
+		post_one(s, block);
 }
 
 HAK_EVERYDAY_SMALL static void free_local(struct heap *h, struct slab *s, uintptr_t block) {
 	unsigned sc = slab_class_at(s, block);
-	struct bin *b = &h->bins[sc];
 	/* What others need a hole for is not kept. */
-	if (slab_mosaic(s) != NULL && hak_size_classes[sc].size > MOSAIC_MAX_SIZE) {
+	if (slab_mosaic(s) != NULL && hak_size_classes[sc].size > MOSAIC_MAX_SIZE)
 		heap_put_in_mosaic(h, s, block);
-		return;
-	}
-	void *p = (void *)block;
-	if (!bin_push(b, p) && !(bin_make_room(h, sc) && bin_push(b, p))) {
-		free_remote(NULL, s, block); /* there is no memory for a bin: by way of the inbox */
-		return;
-	}
-	if (HAK_UNLIKELY(h->sampling != NULL))
-		sampling_freed(h, sc);
+	else if (!put_in_bin(h, sc, (void *)block))
+		free_remote(NULL, s, block); /* by way of the inbox */
 }
 
 /* Has its calls ahead of it: kept apart, so that the short way needs no frame. The heap has been entered. */
@@ -265,7 +275,7 @@ HAK_NOINLINE static bool free_beyond(struct heap *h, unsigned sc, void *ptr, con
 		return false;
 	heap_enter(h);
 	h->caller = caller;
-	bool done = bin_make_room(h, sc) && bin_push(&h->bins[sc], ptr);
+	bool done = put_in_bin(h, sc, ptr);
 	watch_look(h);
 	heap_leave(h);
 	return done;
@@ -277,7 +287,7 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *c
 	if (!tag_is_slab(e.tag) || secure_is_on())
 		return false;
 	/* By the tag: the slab says so, too, but beside what other threads write. */
-	bool own = is_own(h, e.tag), mosaic = (e.tag & TAG_CODE_MASK) == TAG_MOSAIC;
+	bool own = heap_owns(h, e.tag), mosaic = (e.tag & TAG_CODE_MASK) == TAG_MOSAIC;
 	/* A watched thread's frees are counted by class. */
 	if (mosaic ? !own : own && h->is_watched)
 		return false;
@@ -287,11 +297,14 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *c
 		unsigned sc = tcache_class_in_mosaic(s, ptr);
 		return sc != 0 && free_beyond(h, sc, ptr, caller);
 	}
-	prefetch_beyond(ptr, NULL, s->block_size);
-	if (!slab_has_own_block(s, addr) || block_looks_free(addr))
+	/* As tcache_free tests it. The descriptor, which its owner writes to all the time, is in that processor's cache. */
+	unsigned sc = tag_class(e.tag);
+	const struct size_class *class = &hak_size_classes[sc];
+	prefetch_beyond(ptr, NULL, class->size);
+	if ((uint32_t)((uint16_t)addr * class->magic) >= class->magic || block_looks_free(addr))
 		return false;
 	if (own)
-		return free_beyond(h, s->sc, ptr, caller);
+		return free_beyond(h, sc, ptr, caller);
 	/* Before the outbox is looked at: a fork child may return into this after it has used it. */
 	heap_enter(h);
 	if (!outbox_put(&h->outbox, s, e.tag, addr))
@@ -302,7 +315,7 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *c
 }
 
 void block_put(struct heap *h, struct slab *s, uintptr_t block) {
-	if (h != NULL && is_own(h, pagemap_tag(block)))
+	if (h != NULL && heap_owns(h, pagemap_tag(block)))
 		free_local(h, s, block);
 	else
 		free_remote(h, s, block);
@@ -368,7 +381,7 @@ bool free_block_as(struct heap *h, void *ptr, unsigned kind) {
 			secure_free(h, e.desc, addr);
 		return true;
 	}
-	if (h != NULL && is_own(h, e.tag))
+	if (h != NULL && heap_owns(h, e.tag))
 		free_local(h, e.desc, addr);
 	else
 		free_remote(h, e.desc, addr);

@@ -232,13 +232,14 @@ HAK_EVERYDAY bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned
 enum { BURST_BLOCKS = 4 };
 
 /* Do the blocks on top, each in another slab, keep them? */
-HAK_EVERYDAY static bool keep_slabs(void *const *at) {
+HAK_EVERYDAY static bool keep_slabs(const struct heap *h, void *const *at) {
 	enum { LITTLE = 8 };
 	const struct slab *last = NULL;
 	unsigned n = 0;
 	for (unsigned i = 0; i < BURST_BLOCKS; i++) {
-		const struct slab *s = pagemap_find((uintptr_t)at[i]).desc; /* what a bin has is a slab's */
-		n += s != last && (s->used - s->left_remote) * LITTLE < s->capacity;
+		struct pagemap_entry e = pagemap_find((uintptr_t)at[i]); /* what a bin has is a slab's */
+		const struct slab *s = e.desc;
+		n += s != last && heap_owns(h, e.tag) && (s->used - s->left_remote) * LITTLE < s->capacity;
 		last = s;
 	}
 	return n > BURST_BLOCKS / 2;
@@ -252,7 +253,7 @@ HAK_EVERYDAY bool bin_make_room(struct heap *h, unsigned sc) {
 	sampling_bin_emptied(h, sc);
 	void **top = shut(h, sc), **older = top + (hc->end - top) / 2;
 	/* A signal handler may have taken some. */
-	bool is_burst = hc->overran >= BIN_BURST && hc->end - top >= BURST_BLOCKS && keep_slabs(top);
+	bool is_burst = hc->overran >= BIN_BURST && hc->end - top >= BURST_BLOCKS && keep_slabs(h, top);
 	if (is_burst)
 		older = top;
 	hc->overran = is_burst ? BIN_DRAINED : (uint8_t)min_size(hc->overran + 1u, BIN_BURST);

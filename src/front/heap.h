@@ -57,7 +57,7 @@ struct heap_counters {
 	uint64_t refill_own, refill_carve, refill_ready, refill_inbox, refill_adopt, refill_fresh;
 	uint64_t refill_hole;
 	uint64_t bin_miss;                  /* refills in all */
-	uint64_t bin_overflow, remote_free; /* full bins; blocks freed that are others' */
+	uint64_t bin_overflow, remote_free; /* full bins; blocks sent to others, whose they are */
 	uint64_t home, drained;             /* blocks that went home, that others freed and were taken up */
 	uint64_t foreign_free;              /* handed on to libc */
 	uint64_t slab_deleted;
@@ -168,7 +168,7 @@ void heap_tick(struct heap *h);
    time if the calls follow fast. Returns `block`. */
 void *heap_pace(struct heap *h, void *block);
 
-/* Brings blocks of class `sc` that were in the bin, the newest first, to their slabs' own lists. */
+/* Brings blocks of class `sc` that were in the bin, the newest first, to their slabs' own lists, or their owners. */
 void heap_send_home(struct heap *h, unsigned sc, void **from, void **end);
 
 /* Likewise `n` blocks on a list, all of one slab. */
@@ -176,6 +176,11 @@ void heap_send_list_home(struct heap *h, unsigned sc, uintptr_t link, unsigned n
 
 /* Takes up the slabs of which other threads freed blocks. */
 void heap_drain_inbox(struct heap *h);
+
+/* Is this the tag of a slab of the heap's? */
+HAK_INLINE bool heap_owns(const struct heap *h, uint32_t tag) {
+	return (tag & ~TAG_CODE_MASK) == h->tag;
+}
 
 HAK_INLINE bool heap_has_messages(const struct heap *h) {
 	return h->unread != NULL || inbox_has_messages(&h->inbox);

@@ -5,6 +5,7 @@
 #include "base/probe.h"
 #include "base/report.h"
 #include "base/settings.h"
+#include "front/alloc.h"
 #include "front/bins.h"
 #include "front/misuse.h"
 #include "front/secure.h"
@@ -20,13 +21,13 @@ enum {
 	RECALLS_MOST = 32,             /* by a heap: what was recalled so often comes back */
 };
 
-/* The slab of a freed block that is not home yet; NULL: there is none, or no such block. */
-static struct slab *slab_at(uintptr_t block) {
+/* The slab of a freed block that is not home yet; NULL: there is no such block, or the slab is another's. */
+static struct slab *slab_at(const struct heap *h, uintptr_t block) {
 	struct pagemap_entry e = pagemap_lookup(block);
-	if (HAK_UNLIKELY(!tag_is_slab(e.tag)))
+	if (HAK_UNLIKELY(!heap_owns(h, e.tag)))
 		return NULL;
 	const struct mosaic *m = slab_mosaic(e.desc);
-	bool is_block = m != NULL ? mosaic_held_at(m, block % GRANULE) != 0 : slab_has_block(e.desc, block);
+	bool is_block = m != NULL ? mosaic_held_at(m, block % GRANULE) != 0 : slab_has_own_block(e.desc, block);
 	return HAK_LIKELY(is_block) ? e.desc : NULL;
 }
 
@@ -188,7 +189,7 @@ void heap_put_in_mosaic(struct heap *h, struct slab *s, uintptr_t block) {
 
 HAK_FAR void heap_collect_mosaic(struct heap *h, struct slab *s) {
 	uintptr_t at = link_decode(remote_take(s)), next;
-	for (; slab_at(at) == s; at = next) {
+	for (; slab_at(h, at) == s; at = next) {
 		next = link_decode(block_link(at));
 		mosaic_put(s, at, 1);
 		COUNT(h->count.drained);
@@ -275,15 +276,25 @@ static void **put_run(struct heap *h, struct slab *s, unsigned sc, uintptr_t fir
 	return at;
 }
 
+/* Another owner's block, or none. */
+HAK_EVERYDAY_SMALL static void send_other_home(struct heap *h, unsigned sc, const void *ptr) {
+	uintptr_t block = (uintptr_t)ptr;
+	struct pagemap_entry e = pagemap_find(block);
+	if (tag_is_slab(e.tag) && !heap_owns(h, e.tag) && bin_is_untouched(ptr))
+		block_put(h, e.desc, block);
+	else
+		misuse_written(MISUSE_AFTER_FREE, block, hak_size_classes[sc].size);
+}
+
 HAK_EVERYDAY void heap_send_home(struct heap *h, unsigned sc, void **from, void **end) {
 	enum { AHEAD = 8 }; /* what has been in a bin for long is in no cache */
 	while (from < end) {
 		void *block = *from++;
 		if (end - from > AHEAD)
 			__builtin_prefetch(from[AHEAD]);
-		struct slab *s = slab_at((uintptr_t)block);
+		struct slab *s = slab_at(h, (uintptr_t)block);
 		if (HAK_UNLIKELY(s == NULL || !bin_is_untouched(block)))
-			misuse_written(MISUSE_AFTER_FREE, (uintptr_t)block, hak_size_classes[sc].size);
+			send_other_home(h, sc, block);
 		else if (slab_mosaic(s) == NULL)
 			from = push_run(h, s, (uintptr_t)block, from, end);
 		else
@@ -293,7 +304,7 @@ HAK_EVERYDAY void heap_send_home(struct heap *h, unsigned sc, void **from, void 
 
 HAK_COLD void heap_send_list_home(struct heap *h, unsigned sc, uintptr_t link, unsigned count) {
 	uintptr_t first = link_decode(link), last = 0, at = first;
-	struct slab *s = slab_at(first);
+	struct slab *s = slab_at(h, first);
 	unsigned n = 0;
 	for (; s != NULL && n < count && !link_is_end(at) && slab_has_own_block(s, at); n++) {
 		last = at;

@@ -105,14 +105,16 @@ static struct message **message_to(struct outbox *o, struct slab *s, uint32_t ta
 }
 
 static bool add_to_message(struct outbox *o, struct slab *s, uintptr_t block) {
-	uint32_t tag = pagemap_tag(block);
+	uint32_t tag = pagemap_find(block).tag;
 	/* Of a mosaic, also one whose tag says it only soon, the block is marked as freed in its slab. */
 	bool is_plain = tag_is_plain_slab(tag) && slab_mosaic(s) == NULL;
 	struct message **open = is_plain ? message_to(o, s, tag & ~TAG_CODE_MASK) : NULL;
 	if (open == NULL)
 		return false;
-	bool is_last = message_fills(*open, s->block_size);
-	message_add(*open, block, s->sc, s->block_size);
+	unsigned sc = tag_class(tag);
+	uint32_t size = hak_size_classes[sc].size;
+	bool is_last = message_fills(*open, size);
+	message_add(*open, block, sc, size);
 	if (is_last)
 		post_message(o, open);
 	return true;
@@ -120,20 +122,20 @@ static bool add_to_message(struct outbox *o, struct slab *s, uintptr_t block) {
 
 /* ---- both ---- */
 
-HAK_EVERYDAY void outbox_add(struct outbox *o, struct slab *s, uintptr_t block) {
+HAK_EVERYDAY bool outbox_add(struct outbox *o, struct slab *s, uintptr_t block) {
 	struct outbox_slot *slot = outbox_slot_of(o, s);
 	struct batch one = { .first = block, .last = block, .count = 1 };
 	if (slot->slab == s) {
 		outbox_push(slot, block);
-		if (outbox_fills(s, slot->batch.count))
+		if (outbox_fills(s->block_size, slot->batch.count))
 			post_slot(o, slot);
-		return;
+		return true;
 	}
 	bool takes = slot->slab == NULL || ++slot->others >= OUTBOX_OTHERS;
-	if (takes && !outbox_fills(s, 1))
-		take_slot(o, slot, s, &one);
-	else if (!add_to_message(o, s, block))
-		post(o, s, &one);
+	if (!takes || outbox_fills(s->block_size, 1))
+		return add_to_message(o, s, block);
+	take_slot(o, slot, s, &one);
+	return true;
 }
 
 HAK_EVERYDAY void outbox_flush(struct outbox *o) {

@@ -7,11 +7,11 @@
  *   slots     by slab, where much of a slab comes in a row: its owner takes the list as it is
  *   messages  by owner, where blocks of many slabs come mixed, and those of each would come late, to lines that have
  *             left the cache (slab/message.h)
- * A block whose slot another slab has goes into a message, or is posted alone if there is none to be had, because owners
- * that do not allocate leave theirs unread; only many of them in a row take the slot.
+ * A block whose slot another slab has goes into a message; only many of them in a row take the slot.
  *
  * An owner that does not read is sent no more messages, or it would use up those for all others. That is so of the first
- * of those that share a place (OUTBOX_OWNERS): others there are not counted.
+ * of those that share a place (OUTBOX_OWNERS): others there are not counted. A few of its blocks serve the thread that
+ * freed them instead (front/alloc.c: keep), the others are posted alone.
  *
  * A slot or message is posted when it is full or taken; all of them before fresh memory is taken, once in a while on the
  * thread's slow paths (heap_look), on trim and thread exit. What a thread that has no slow path before it any more
@@ -65,10 +65,9 @@ HAK_INLINE struct message **outbox_open_to(struct outbox *o, uint32_t tag) {
 	return &o->open[(tag >> TAG_OWNER_SHIFT) % OUTBOX_OWNERS];
 }
 
-/* Is that so many blocks of the slab that they are posted? */
-HAK_INLINE bool outbox_fills(const struct slab *s, unsigned count) {
-	/* Of a mosaic the first class will do. */
-	return count >= OUTBOX_BLOCKS || count * (size_t)s->block_size >= OUTBOX_BYTES;
+/* Are that so many blocks of `size` bytes that they are posted? */
+HAK_INLINE bool outbox_fills(size_t size, unsigned count) {
+	return count >= OUTBOX_BLOCKS || count * size >= OUTBOX_BYTES;
 }
 
 /* Adds a block to the batch, which is of its slab. */
@@ -83,8 +82,10 @@ HAK_INLINE void outbox_push(struct outbox_slot *slot, uintptr_t block) {
    post. False: nothing has been done. */
 HAK_INLINE bool outbox_put(struct outbox *o, const struct slab *s, uint32_t tag, uintptr_t block) {
 	struct outbox_slot *slot = outbox_slot_of(o, s);
+	unsigned sc = tag_class(tag);
+	uint32_t size = hak_size_classes[sc].size;
 	if (slot->slab == s) {
-		if (outbox_fills(s, slot->batch.count + 1))
+		if (outbox_fills(size, slot->batch.count + 1))
 			return false;
 		outbox_push(slot, block);
 		return true;
@@ -92,15 +93,16 @@ HAK_INLINE bool outbox_put(struct outbox *o, const struct slab *s, uint32_t tag,
 	struct message *m = *outbox_open_to(o, tag);
 	if (slot->slab == NULL || slot->others + 1 >= OUTBOX_OTHERS || m == NULL || m->owner != (tag & ~TAG_CODE_MASK))
 		return false;
-	if (message_fills(m, s->block_size))
+	if (message_fills(m, size))
 		return false;
-	message_add(m, block, s->sc, s->block_size);
+	message_add(m, block, sc, size);
 	slot->others++;
 	return true;
 }
 
-/* Adds any block of the slab, whose owner is not a locked heap. */
-void outbox_add(struct outbox *o, struct slab *s, uintptr_t block);
+/* Adds any block of the slab, whose owner is not a locked heap. False: nothing has been done, there is no message to be
+   had for it. */
+bool outbox_add(struct outbox *o, struct slab *s, uintptr_t block);
 
 void outbox_flush(struct outbox *o);
 

@@ -93,12 +93,14 @@ static void mark_list(struct marks *m, uintptr_t link, const struct list_rule *r
 }
 
 static void mark_bin(struct marks *m, const struct heap *h, unsigned sc) {
-	const struct list_rule rule = { .loops = "a block is twice on free lists",
-	                                .strays = "in a bin is no block of its class",
-	                                .miscounts = "a bin's list is not as long as it says",
-	                                .owner = &h->inbox, .sc = sc, .count = h->classes[sc].listed };
+	struct list_rule rule = { .loops = "a block is twice on free lists",
+	                          .strays = "in a bin is no block of its class",
+	                          .miscounts = "a bin's list is not as long as it says",
+	                          .owner = &h->inbox, .sc = sc, .count = h->classes[sc].listed };
 	if (rule.count != 0)
 		mark_list(m, h->classes[sc].list, &rule);
+	if (!h->locked)
+		rule.owner = NULL; /* some may be others', who do not read what they are sent */
 	void *const *at = bin_top(&h->bins[sc]), *const *end = h->classes[sc].end;
 	if (h->bins[sc].top == 0)
 		return;

@@ -188,7 +188,12 @@ HAK_INLINE bool tag_is_plain_slab(uint32_t tag) {
 	return tag != TAG_NONE && (tag & TAG_CODE_MASK) < SC_CODE_END;
 }
 HAK_INLINE bool tag_is_slab(uint32_t tag) {
-	return tag_is_plain_slab(tag) || (tag & TAG_CODE_MASK) == TAG_MOSAIC;
+	return tag != TAG_NONE && (tag & TAG_CODE_MASK) <= TAG_MOSAIC; /* all others lie above */
+}
+
+/* The class of a plain slab's blocks. */
+HAK_INLINE unsigned tag_class(uint32_t tag) {
+	return (tag & TAG_CODE_MASK) >> SC_CODE_SHIFT;
 }
 
 HAK_INLINE struct mosaic *slab_mosaic(const struct slab *s) {

@@ -171,7 +171,7 @@ static void message_damaged_found(void **state)
 	uintptr_t block = (uintptr_t)alloc_block(heap, 32768, ALLOC_ALIGN, false);
 
 	assert_true(other != NULL && block != 0);
-	outbox_add(&other->outbox, pagemap_lookup(block).desc, block);
+	assert_true(outbox_add(&other->outbox, pagemap_lookup(block).desc, block));
 	struct message *m = outbox_message(&other->outbox, 0);
 	assert_true(m != NULL && message_has(m, block) && m->count == 1 && !message_is_free(m));
 	assert_int_equal(check(), 0);

@@ -46,6 +46,14 @@ unsigned fixture_count(const struct slab *s, uintptr_t link)
 	return n;
 }
 
+void fixture_free_remotely(struct heap *h, uintptr_t block)
+{
+	struct slab *s = fixture_slab_of(block);
+
+	if (!outbox_add(&h->outbox, s, block))
+		remote_post_list(s, block, block, 1);
+}
+
 struct slab *fixture_slab_of(uintptr_t block)
 {
 	return pagemap_lookup(block).desc;

@@ -34,6 +34,9 @@ void fixture_send_home(struct heap *h, uintptr_t block);
    full. */
 void fixture_free(struct heap *h, unsigned sc, uintptr_t block);
 
+/* The heap's thread frees a block of another's, which waits in the outbox, or is posted alone. */
+void fixture_free_remotely(struct heap *h, uintptr_t block);
+
 /* Sends blocks to a heap in a message, which is FREE. */
 void fixture_send(struct message *m, struct heap *to, const uintptr_t *blocks, unsigned count);
 

@@ -12,6 +12,7 @@
 #include "common.h"
 #include "fixture.h"
 #include "front/alloc.h"
+#include "front/misuse.h"
 #include "front/policy.h"
 #include "front/sampling.h"
 #include "listen.h"
@@ -106,7 +107,7 @@ static void slab_that_is_going_to_be_filled_resident_at_once(void **state)
 static void free_remotely(unsigned from, unsigned to)
 {
 	for (unsigned i = from; i < to; i++)
-		outbox_add(&other->outbox, fixture_slab_of(blocks[i]), blocks[i]);
+		fixture_free_remotely(other, blocks[i]);
 	outbox_flush(&other->outbox);
 }
 
@@ -801,10 +802,73 @@ static void outbox_is_posted_in_time(void **state)
 {
 	uintptr_t theirs = fixture_take(other, SC);
 
-	outbox_add(&heap->outbox, fixture_slab_of(theirs), theirs);
+	fixture_free_remotely(heap, theirs);
 	heap->looked = os_cycles() - OS_CYCLES_A_MOMENT;
 	heap_tick(heap);
 	assert_int_equal(heap->outbox.used, 0);
+	heap_flush(other);
+	assert_int_equal(hak_space.live, 0);
+}
+
+enum { UNREAD = OUTBOX_UNREAD * MESSAGE_BLOCKS, KEPT = 32, POSTED = 8, THEIRS = UNREAD + KEPT + POSTED };
+
+/* Frees blocks of another's slabs, for which there are no slots. */
+static void free_theirs(const uintptr_t *block, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		for (unsigned k = 0; k < OUTBOX_SLOTS; k++)
+			heap->outbox.slot[k] = (struct outbox_slot){ .slab = (struct slab *)heap };
+		block_put(heap, fixture_slab_of(block[i]), block[i]);
+	}
+	memset(heap->outbox.slot, 0, sizeof heap->outbox.slot);
+}
+
+/* Until it reads again. */
+static void blocks_of_who_does_not_read_serve_others(void **state)
+{
+	static uintptr_t theirs[THEIRS];
+	const uintptr_t *unread = &theirs[UNREAD], *last_kept = &theirs[UNREAD + KEPT - 1];
+
+	take(0, 1);
+	push_home(0, 1);
+	bin_flush(heap, SC);
+	bin_resize(heap, SC, 2 * KEPT);
+	for (unsigned i = 0; i < THEIRS; i++)
+		theirs[i] = fixture_take(other, SC);
+	free_theirs(theirs, UNREAD);
+	assert_int_equal(bin_count(heap, SC), 0);
+	free_theirs(unread, 1);
+	assert_ptr_equal(bin_take(heap, SC), (void *)*unread);
+	free_theirs(unread, KEPT + POSTED);
+	assert_int_equal(bin_count(heap, SC), KEPT);
+	assert_int_equal(remote_count(fixture_word(fixture_slab_of(theirs[THEIRS - 1]))), POSTED);
+	assert_true(misuse_block_is_free(fixture_slab_of(*last_kept), *last_kept));
+	assert_ptr_equal(bin_take(heap, SC), (void *)*last_kept);
+	heap_read_messages(other, 0);
+	free_theirs(last_kept, 1);
+	assert_int_equal(bin_count(heap, SC), KEPT - 1);
+	heap_flush(heap);
+	assert_int_equal(bin_count(heap, SC), 0);
+	heap_flush(other);
+	assert_int_equal(hak_space.live, 0);
+}
+
+/* Whoever adopts it frees them faster. */
+static void blocks_of_slab_without_owner_are_not_kept(void **state)
+{
+	static uintptr_t theirs[UNREAD + 1];
+
+	take(0, 1);
+	push_home(0, 1);
+	bin_flush(heap, SC);
+	for (unsigned i = 0; i <= UNREAD; i++)
+		theirs[i] = fixture_take(other, SC);
+	free_theirs(theirs, UNREAD);
+	heap_retire(other);
+	other = heap_acquire(other_bins, false);
+	free_theirs(&theirs[UNREAD], 1);
+	assert_int_equal(bin_count(heap, SC), 0);
+	heap_flush(heap);
 	heap_flush(other);
 	assert_int_equal(hak_space.live, 0);
 }
@@ -814,7 +878,7 @@ static void flush_brings_everything_home(void **state)
 	uintptr_t theirs = fixture_take(other, SC);
 
 	take(0, 3);
-	outbox_add(&heap->outbox, fixture_slab_of(theirs), theirs);
+	fixture_free_remotely(heap, theirs);
 	push_home(0, 3);
 	heap_flush(heap);
 	assert_int_equal(heap->outbox.used, 0);
@@ -941,6 +1005,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(message_that_goes_by_slab_with_written_block_is_reported, start, end),
 		cmocka_unit_test_setup_teardown(message_with_written_block_is_reported, start, end),
 		cmocka_unit_test_setup_teardown(outbox_is_posted_in_time, start, end),
+		cmocka_unit_test_setup_teardown(blocks_of_who_does_not_read_serve_others, start, end),
+		cmocka_unit_test_setup_teardown(blocks_of_slab_without_owner_are_not_kept, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
 		cmocka_unit_test_setup_teardown(slab_that_is_going_to_be_filled_resident_at_once, start, end),
 		cmocka_unit_test_setup_teardown(no_memory_for_a_bin_slab_serves, start, end),

@@ -118,6 +118,45 @@ static void retire_with_blocks_out_publishes(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+/* The thread of `h` has kept all blocks of another's in its bin, but for the last; they are of two slabs. */
+static void keep_blocks_of(struct heap *owner, struct heap *h)
+{
+	fixture_send_home(h, fixture_take(h, SC)); /* it has a bin */
+	bin_flush(h, SC);
+	bin_resize(h, SC, BLOCKS);
+	take(owner);
+	for (unsigned i = 0; i < BLOCKS - 1; i++)
+		assert_true(bin_push(&h->bins[SC], (void *)blocks[i]));
+	assert_int_equal(check_heap(), 0);
+}
+
+static void retire_with_blocks_of_others_sends_them(void **state)
+{
+	struct heap *h = acquire(bins, false), *owner = acquire(other_bins, false);
+
+	keep_blocks_of(owner, h);
+	heap_retire(h);
+	assert_int_equal(check_heap(), 0);
+	heap_flush(owner);
+	assert_int_equal(hak_space.live, 1);
+	fixture_send_home(owner, blocks[BLOCKS - 1]);
+	heap_retire(owner);
+	assert_int_equal(hak_space.live, 0);
+}
+
+static void blocks_kept_of_ended_heap_come_to_slabs(void **state)
+{
+	struct heap *h = acquire(bins, false), *owner = acquire(other_bins, false);
+
+	keep_blocks_of(owner, h);
+	heap_retire(owner);
+	assert_int_equal(check_heap(), 0);
+	heap_retire(h);
+	assert_int_equal(hak_space.live, 1);
+	post(blocks[BLOCKS - 1]);
+	assert_int_equal(hak_space.live, 0);
+}
+
 static void retire_with_inbox_full_gives_all_back(void **state)
 {
 	struct heap *h = acquire(bins, false);
@@ -309,6 +348,20 @@ static void repair_after_fork_retires_the_others(void **state)
 	heap_retire(mine);
 }
 
+static void repair_after_fork_blocks_kept_by_the_others_come_home(void **state)
+{
+	struct heap *mine = acquire(bins, false), *lost = acquire(other_bins, false);
+
+	keep_blocks_of(mine, lost);
+	heap_repair_after_fork(mine);
+	assert_int_equal(check_heap(), 0);
+	heap_flush(mine);
+	assert_int_equal(hak_space.live, 1);
+	fixture_send_home(mine, blocks[BLOCKS - 1]);
+	heap_retire(mine);
+	assert_int_equal(hak_space.live, 0);
+}
+
 /* Stopped inside a slow path: its free blocks are lost, those that come home are not. */
 static void repair_after_fork_busy_heap_is_given_up(void **state)
 {
@@ -354,7 +407,7 @@ static void send(struct heap *from, unsigned first, unsigned count)
 	for (unsigned i = 0; i < OUTBOX_SLOTS; i++)
 		from->outbox.slot[i].slab = (struct slab *)from;
 	for (unsigned i = first; i < first + count; i++)
-		outbox_add(&from->outbox, fixture_slab_of(blocks[i]), blocks[i]);
+		fixture_free_remotely(from, blocks[i]);
 	memset(from->outbox.slot, 0, sizeof from->outbox.slot);
 }
 
@@ -588,6 +641,8 @@ int main(void)
 		cmocka_unit_test_setup(retire_without_blocks_out_gives_all_back, start_empty),
 		cmocka_unit_test_setup(retired_heap_is_used_again, start_empty),
 		cmocka_unit_test_setup(retire_with_blocks_out_publishes, start_empty),
+		cmocka_unit_test_setup(retire_with_blocks_of_others_sends_them, start_empty),
+		cmocka_unit_test_setup(blocks_kept_of_ended_heap_come_to_slabs, start_empty),
 		cmocka_unit_test_setup(retire_with_inbox_full_gives_all_back, start_empty),
 		cmocka_unit_test_setup(retire_with_messages_gives_all_back, start_empty),
 		cmocka_unit_test_setup(messages_to_ended_heap_come_to_slabs, start_empty),
@@ -598,6 +653,7 @@ int main(void)
 		cmocka_unit_test_setup(drain_slab_of_former_owner_goes_to_pool, start_empty),
 		cmocka_unit_test_setup(registry_knows_every_heap_once, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_retires_the_others, start_empty),
+		cmocka_unit_test_setup(repair_after_fork_blocks_kept_by_the_others_come_home, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_busy_heap_is_given_up, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_messages_of_busy_heap_come_to_slabs, start_empty),
 		cmocka_unit_test_setup(repair_after_fork_message_in_hand_is_free_again, start_empty),

@@ -75,7 +75,7 @@ static void send_survivors_home(void)
 static void free_by_other(const uintptr_t *from, unsigned n, unsigned step)
 {
 	for (unsigned i = 0; i < n; i += step)
-		outbox_add(&other->outbox, fixture_slab_of(from[i]), from[i]);
+		fixture_free_remotely(other, from[i]);
 	outbox_flush(&other->outbox);
 }
 

@@ -23,7 +23,8 @@ static int start_empty(void **state)
 static void add(struct slab *s, unsigned first, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++)
-		outbox_add(&outbox, s, fixture_block(s, first + i));
+		if (!outbox_add(&outbox, s, fixture_block(s, first + i)))
+			fixture_post(s, first + i, 1);
 }
 
 /* What has been posted to the slab, and nothing else, is on its remote list. */

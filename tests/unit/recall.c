@@ -126,7 +126,7 @@ static void blocks_that_others_freed_wait_too(void **state)
 	take(PER_SLAB);
 	uintptr_t base = fixture_slab_of(blocks[0])->base;
 	for (unsigned i = 0; i < 10; i++)
-		outbox_add(&other->outbox, fixture_slab_of(blocks[i]), blocks[i]);
+		fixture_free_remotely(other, blocks[i]);
 	outbox_flush(&other->outbox);
 	take(1); /* the others stay a list */
 	assert_int_equal(heap->classes[SC].listed, 9);
