@@ -811,6 +811,7 @@ static void outbox_is_posted_in_time(void **state)
 }
 
 enum { UNREAD = OUTBOX_UNREAD * MESSAGE_BLOCKS, KEPT = 32, POSTED = 8, THEIRS = UNREAD + KEPT + POSTED };
+enum { UNUSED = 7 }; /* by the heap: it has no bin of that class */
 
 /* Frees blocks of another's slabs, for which there are no slots. */
 static void free_theirs(const uintptr_t *block, unsigned count)
@@ -835,7 +836,11 @@ static void blocks_of_who_does_not_read_serve_others(void **state)
 	bin_resize(heap, SC, 2 * KEPT);
 	for (unsigned i = 0; i < THEIRS; i++)
 		theirs[i] = fixture_take(other, SC);
+	uintptr_t of_unused = fixture_take(other, UNUSED);
 	free_theirs(theirs, UNREAD);
+	free_theirs(&of_unused, 1);
+	assert_int_equal(remote_count(fixture_word(fixture_slab_of(of_unused))), 1);
+	assert_null(heap->classes[UNUSED].end);
 	assert_int_equal(bin_count(heap, SC), 0);
 	free_theirs(unread, 1);
 	assert_ptr_equal(bin_take(heap, SC), (void *)*unread);
