@@ -210,21 +210,22 @@ HAK_NOINLINE static bool put_in_bin(struct heap *h, unsigned sc, void *block) {
 }
 
 enum {
-	KEPT_MOST = 32,          /* blocks of a bin: each may be all that keeps its slab, while its owner sleeps on */
-	KEPT_BYTES = 32 * 1024,
+	KEPT_MOST = 32,     /* blocks of a bin: each may be all that keeps its slab, while its owner sleeps on; */
+	KEPT_OF_LARGER = 4, /* of classes above */
+	KEPT_SMALL = 32,    /* which has blocks of 1 KiB */
 };
 
 /* A block of another thread that does not read what it is sent, for it sleeps, or waits for a processor: until it does, the
-   block serves this one, if that has blocks of the class, though each of its frees comes by here. Not one of a slab without
-   an owner: whoever adopts that frees it faster. False: there are enough, or the bin is shut, for it is being brought home. */
+   block serves this one, if that has a bin of the class, though each of its frees comes by here. Not one of a slab without
+   an owner: whoever adopts that frees it faster. False: there are enough, or the bin is full, or shut, for it is being
+   brought home. */
 HAK_EVERYDAY_SMALL static bool keep(struct heap *h, uintptr_t block) {
 	uint32_t tag = pagemap_find(block).tag;
-	unsigned sc = tag_class(tag);
-	if (!tag_is_plain_slab(tag) || tag >> TAG_OWNER_SHIFT == 0 || h->bins[sc].magic == 0 || h->classes[sc].end == NULL)
+	unsigned sc = tag_class(tag), most = sc <= KEPT_SMALL ? KEPT_MOST : KEPT_OF_LARGER;
+	bool has_owner = tag > TAG_CODE_MASK, is_mosaic = sc >= SC_COUNT;
+	if (!has_owner || is_mosaic || h->bins[sc].magic == 0 || heap_goes_by_refills(h))
 		return false;
-	unsigned count = bin_count(h, sc);
-	bool is_enough = count >= KEPT_MOST || count * hak_size_classes[sc].size >= KEPT_BYTES;
-	return !is_enough && put_in_bin(h, sc, (void *)block);
+	return bin_count(h, sc) < most && bin_push(&h->bins[sc], (void *)block);
 }
 
 HAK_EVERYDAY_SMALL static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {

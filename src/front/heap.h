@@ -177,6 +177,11 @@ void heap_send_list_home(struct heap *h, unsigned sc, uintptr_t link, unsigned n
 /* Takes up the slabs of which other threads freed blocks. */
 void heap_drain_inbox(struct heap *h);
 
+/* Sampling and guards count the blocks that come into a bin when it is refilled: others' must go home first. */
+HAK_INLINE bool heap_goes_by_refills(const struct heap *h) {
+	return h->sampling != NULL || hak_settings.guard_rate != 0;
+}
+
 /* Is this the tag of a slab of the heap's? */
 HAK_INLINE bool heap_owns(const struct heap *h, uint32_t tag) {
 	return (tag & ~TAG_CODE_MASK) == h->tag;

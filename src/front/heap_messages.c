@@ -52,11 +52,6 @@ HAK_COLD void heap_scatter_message(struct message *m) {
 	message_release(m);
 }
 
-/* These count the blocks that come into a bin when it is refilled, and must find those with their slabs then. */
-static bool goes_by_refills(const struct heap *h) {
-	return h->sampling != NULL || hak_settings.guard_rate != 0;
-}
-
 static void read_message(struct heap *h, struct message *m) {
 	HAK_PROBE1(remote_drain, message_block(m->block[0]) & ~(GRANULE - 1));
 	COUNT_MORE(h->count.drained, m->count);
@@ -74,7 +69,7 @@ HAK_EVERYDAY void heap_read_messages(struct heap *h, unsigned sc) {
 		if (HAK_UNLIKELY(m == NULL || m == MESSAGES_CLOSED))
 			return;
 		h->unread = m->next;
-		if (HAK_UNLIKELY(goes_by_refills(h)))
+		if (HAK_UNLIKELY(heap_goes_by_refills(h)))
 			heap_scatter_message(m);
 		else
 			read_message(h, m);

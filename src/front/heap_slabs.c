@@ -116,8 +116,8 @@ HAK_COLD void heap_delete_empty(struct heap *h, bool (*stays)(struct heap *h, st
 
 /* ---- classes that wait ---- */
 
-/* Has the program none of the class's blocks, though enough of them were carved? (The bin may have some of mosaics, and
-   then the answer be wrong.) */
+/* Has the program none of the class's blocks, though enough of them were carved? (The bin may have some of mosaics, or
+   others', and then the answer be wrong.) */
 static bool is_waiting(const struct heap *h, unsigned sc) {
 	const struct heap_class *hc = &h->classes[sc];
 	size_t used = 0, carved = 0, cached = bin_count(h, sc) + hc->listed;

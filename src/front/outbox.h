@@ -15,8 +15,8 @@
  *
  * A slot or message is posted when it is full or taken; all of them before fresh memory is taken, once in a while on the
  * thread's slow paths (heap_look), on trim and thread exit. What a thread that has no slow path before it any more
- * keeps here is less than a batch of each of a few slabs, and less than a message to each of a few owners; their slabs
- * stay until it ends.
+ * keeps here is less than a batch of each of a few slabs, and less than a message to each of a few owners, and in its
+ * bins what was said above; their slabs stay until it ends.
  */
 #ifndef HAK_FRONT_OUTBOX_H
 #define HAK_FRONT_OUTBOX_H

@@ -860,6 +860,36 @@ static void blocks_of_who_does_not_read_serve_others(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+/* They have not come by a refill, where they would be counted; and no bin overflows for them. */
+static void blocks_of_who_does_not_read_go_home_where_refills_count(void **state)
+{
+	static struct sampling sampling;
+	static uintptr_t theirs[UNREAD + 5];
+	unsigned capacity = heap->classes[SC].capacity;
+
+	take(0, 1);
+	push_home(0, 1);
+	bin_flush(heap, SC);
+	for (unsigned i = 0; i < UNREAD + 5; i++)
+		theirs[i] = fixture_take(other, SC);
+	free_theirs(theirs, UNREAD);
+	hak_settings.guard_rate = 1000;
+	free_theirs(&theirs[UNREAD], 1);
+	hak_settings.guard_rate = 0;
+	heap->sampling = &sampling;
+	free_theirs(&theirs[UNREAD + 1], 1);
+	heap->sampling = NULL;
+	assert_int_equal(bin_count(heap, SC), 0);
+	bin_resize(heap, SC, 2);
+	free_theirs(&theirs[UNREAD + 2], 3);
+	assert_int_equal(bin_count(heap, SC), 2);
+	assert_int_equal(heap->classes[SC].overran, 0);
+	heap_flush(heap);
+	bin_resize(heap, SC, capacity);
+	heap_flush(other);
+	assert_int_equal(hak_space.live, 0);
+}
+
 /* Whoever adopts it frees them faster. */
 static void blocks_of_slab_without_owner_are_not_kept(void **state)
 {
@@ -1015,6 +1045,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(message_with_written_block_is_reported, start, end),
 		cmocka_unit_test_setup_teardown(outbox_is_posted_in_time, start, end),
 		cmocka_unit_test_setup_teardown(blocks_of_who_does_not_read_serve_others, start, end),
+		cmocka_unit_test_setup_teardown(blocks_of_who_does_not_read_go_home_where_refills_count, start, end),
 		cmocka_unit_test_setup_teardown(blocks_of_slab_without_owner_are_not_kept, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
 		cmocka_unit_test_setup_teardown(slab_that_is_going_to_be_filled_resident_at_once, start, end),
