@@ -218,7 +218,7 @@ enum {
 /* A block of another thread that does not read what it is sent, for it sleeps, or waits for a processor: until it does, the
    block serves this one, if that has a bin of the class, though each of its frees comes by here. Not one of a slab without
    an owner: whoever adopts that frees it faster. False: there are enough, or the bin is full, or shut, for it is being
-   brought home. */
+   brought home; or what comes by refills is counted. */
 HAK_EVERYDAY_SMALL static bool keep(struct heap *h, uintptr_t block) {
 	uint32_t tag = pagemap_find(block).tag;
 	unsigned sc = tag_class(tag), most = sc <= KEPT_SMALL ? KEPT_MOST : KEPT_OF_LARGER;
@@ -308,7 +308,7 @@ bool free_short(struct heap *h, struct pagemap_entry e, void *ptr, const void *c
 	unsigned sc = tag_class(e.tag);
 	const struct size_class *class = &hak_size_classes[sc];
 	prefetch_beyond(ptr, NULL, class->size);
-	if ((uint32_t)((uint16_t)addr * class->magic) >= class->magic || block_looks_free(addr))
+	if (!sc_divides(class->magic, addr) || block_looks_free(addr))
 		return false;
 	if (own)
 		return free_beyond(h, sc, ptr, caller);

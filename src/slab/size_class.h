@@ -64,6 +64,11 @@ HAK_INLINE unsigned sc_band(unsigned sc) {
 	return size > SC_TINY_MAX ? SC_BANDS - 1 : ilog2(size - 1) - 2;
 }
 
+/* Does a block of the class with that `magic` begin at `addr` in a slab that has any there? See front/tcache.h. */
+HAK_INLINE bool sc_divides(uint32_t magic, uintptr_t addr) {
+	return (uint32_t)((uint16_t)addr * magic) < magic;
+}
+
 /* offset / size without a division. Exact: with inverse = (2^44 + e) / size, e < size, the error is
    offset * e / 2^44 / size < 1 / size, since offset < 2^16 and e < 2^15. */
 #define SC_INVERSE_SHIFT 44

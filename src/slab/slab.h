@@ -251,7 +251,7 @@ HAK_INLINE struct slab_blocks slab_blocks(const struct slab *s) {
 }
 /* slab_has_own_block: by the divisibility of the offset, as free does it (front/tcache.h). */
 HAK_INLINE bool slab_blocks_have(const struct slab_blocks *b, uintptr_t addr) {
-	return addr - b->first < b->bytes && (uint32_t)((uint16_t)addr * b->magic) < b->magic;
+	return addr - b->first < b->bytes && sc_divides(b->magic, addr);
 }
 
 /* Is `addr` in the slab's memory? */

@@ -860,6 +860,29 @@ static void blocks_of_who_does_not_read_serve_others(void **state)
 	assert_int_equal(hak_space.live, 0);
 }
 
+/* The largest of the small, and the smallest of the larger. */
+static void blocks_of_who_does_not_read_few_of_larger_classes_are_kept(void **state)
+{
+	enum { LARGER = SC + 1, MOST = 4 };
+	static uintptr_t theirs[UNREAD], larger[MOST + 1];
+
+	assert_true(hak_size_classes[SC].size == 1024 && hak_size_classes[LARGER].size > 1024);
+	fixture_send_home(heap, fixture_take(heap, LARGER));
+	bin_flush(heap, LARGER);
+	bin_resize(heap, LARGER, 2 * KEPT);
+	for (unsigned i = 0; i < UNREAD; i++)
+		theirs[i] = fixture_take(other, SC);
+	for (unsigned i = 0; i <= MOST; i++)
+		larger[i] = fixture_take(other, LARGER);
+	free_theirs(theirs, UNREAD);
+	free_theirs(larger, MOST + 1);
+	assert_int_equal(bin_count(heap, LARGER), MOST);
+	assert_int_equal(remote_count(fixture_word(fixture_slab_of(larger[MOST]))), 1);
+	heap_flush(heap);
+	heap_flush(other);
+	assert_int_equal(hak_space.live, 0);
+}
+
 /* They have not come by a refill, where they would be counted; and no bin overflows for them. */
 static void blocks_of_who_does_not_read_go_home_where_refills_count(void **state)
 {
@@ -1045,6 +1068,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(message_with_written_block_is_reported, start, end),
 		cmocka_unit_test_setup_teardown(outbox_is_posted_in_time, start, end),
 		cmocka_unit_test_setup_teardown(blocks_of_who_does_not_read_serve_others, start, end),
+		cmocka_unit_test_setup_teardown(blocks_of_who_does_not_read_few_of_larger_classes_are_kept, start, end),
 		cmocka_unit_test_setup_teardown(blocks_of_who_does_not_read_go_home_where_refills_count, start, end),
 		cmocka_unit_test_setup_teardown(blocks_of_slab_without_owner_are_not_kept, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),

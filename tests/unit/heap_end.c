@@ -130,18 +130,24 @@ static void keep_blocks_of(struct heap *owner, struct heap *h)
 	assert_int_equal(check_heap(), 0);
 }
 
-static void retire_with_blocks_of_others_sends_them(void **state)
+/* They have come home. */
+static void assert_kept_blocks_are_back(struct heap *owner)
 {
-	struct heap *h = acquire(bins, false), *owner = acquire(other_bins, false);
-
-	keep_blocks_of(owner, h);
-	heap_retire(h);
 	assert_int_equal(check_heap(), 0);
 	heap_flush(owner);
 	assert_int_equal(hak_space.live, 1);
 	fixture_send_home(owner, blocks[BLOCKS - 1]);
 	heap_retire(owner);
 	assert_int_equal(hak_space.live, 0);
+}
+
+static void retire_with_blocks_of_others_sends_them(void **state)
+{
+	struct heap *h = acquire(bins, false), *owner = acquire(other_bins, false);
+
+	keep_blocks_of(owner, h);
+	heap_retire(h);
+	assert_kept_blocks_are_back(owner);
 }
 
 static void blocks_kept_of_ended_heap_come_to_slabs(void **state)
@@ -354,12 +360,7 @@ static void repair_after_fork_blocks_kept_by_the_others_come_home(void **state)
 
 	keep_blocks_of(mine, lost);
 	heap_repair_after_fork(mine);
-	assert_int_equal(check_heap(), 0);
-	heap_flush(mine);
-	assert_int_equal(hak_space.live, 1);
-	fixture_send_home(mine, blocks[BLOCKS - 1]);
-	heap_retire(mine);
-	assert_int_equal(hak_space.live, 0);
+	assert_kept_blocks_are_back(mine);
 }
 
 /* Stopped inside a slow path: its free blocks are lost, those that come home are not. */
