@@ -228,8 +228,10 @@ enum tool_exit process_open(struct process *p, pid_t pid) {
 	read_name(p);
 	enum tool_exit why = find_memory(p);
 	read_resident(p);
-	if (why == TOOL_OK)
-		why = open_descriptor(p);
+	/* What a process maps that is ending looks like that of one without HAKMEM. And where only the thread has ended,
+	   another finds the memory. */
+	while (why == TOOL_OK && (why = open_descriptor(p)) != TOOL_OK && try_memory(p->thread) == TOOL_NO_PROCESS)
+		why = find_memory(p);
 	if (why == TOOL_OK)
 		read_resident_peak(p);
 	return why;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Runs a program and has its N-th system call fail with an error, without being carried out, or kills
- * it there. Calls are counted from the start of the program on.
+ * it there, or another process: then the call is carried out once that one's memory has gone. Calls are
+ * counted from the start of the program on.
  *
- *   at_call N ERROR|kill PROGRAM [ARGUMENT]...
+ *   at_call N ERROR|kill|PID PROGRAM [ARGUMENT]...
  *
  * Exit status: the program's, 137 if it was killed, and 100 if it ended before its N-th call.
  */
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +38,16 @@ static int error_of(const char *name)
 			return errors[i].error;
 	fprintf(stderr, "at_call: unknown error %s\n", name);
 	exit(CANNOT);
+}
+
+static void end_process(pid_t pid)
+{
+	char byte;
+	struct iovec local = { &byte, 1 }, remote = { (void *)8, 1 };
+
+	kill(pid, SIGKILL);
+	while (process_vm_readv(pid, &local, 1, &remote, 1, 0) != -1 || errno != ESRCH)
+		usleep(1000);
 }
 
 static pid_t start(char **argv)
@@ -80,7 +92,8 @@ int main(int argc, char **argv)
 	if (argc < 4)
 		return CANNOT;
 	long n = atol(argv[1]);
-	int error = error_of(argv[2]), status;
+	pid_t other = (pid_t)atol(argv[2]);
+	int error = other > 0 ? 0 : error_of(argv[2]), status;
 	pid_t pid = start(argv + 3);
 
 	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
@@ -88,16 +101,18 @@ int main(int argc, char **argv)
 	ptrace(PTRACE_SETOPTIONS, pid, NULL, (void *)(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL));
 	long calls = 1;
 	for (; go_on(pid, &status); calls++) {
-		if (calls == n && error == 0) {
+		if (calls == n && other > 0)
+			end_process(other);
+		else if (calls == n && error == 0) {
 			kill(pid, SIGKILL);
 			waitpid(pid, &status, 0);
 			return 128 + SIGKILL;
 		}
-		if (calls == n)
+		if (calls == n && error != 0)
 			regs_skip_call(pid);
 		if (!go_on(pid, &status))
 			return calls < n ? TOO_FEW : status_of(status);
-		if (calls == n)
+		if (calls == n && error != 0)
 			regs_set_result(pid, -error);
 	}
 	return calls <= n ? TOO_FEW : status_of(status);
