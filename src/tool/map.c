@@ -202,7 +202,10 @@ static int draw(const struct map *m, const char *svg) {
 		return TOOL_FAILED;
 	}
 	map_write_svg(m, file);
-	if (file == stdout || fclose(file) == 0)
+	if (file == stdout) /* main looks whether it took all */
+		return TOOL_OK;
+	bool is_whole = fflush(file) == 0 && !ferror(file);
+	if (fclose(file) == 0 && is_whole)
 		return TOOL_OK;
 	complain("%s: %m", svg);
 	return TOOL_FAILED;

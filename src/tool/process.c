@@ -16,11 +16,15 @@
 
 enum { READS_MOST = 1 << 22 }; /* a few seconds; 100 GiB of small blocks take a tenth of it */
 
+static bool may_read(struct process *p) {
+	p->reads -= p->reads != 0;
+	return p->reads != 0;
+}
+
 static bool copy_from(void *arg, uint64_t from, void *to, size_t size) {
 	struct process *p = arg;
-	if (p->reads == 0)
+	if (!may_read(p))
 		return false;
-	p->reads--;
 	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)from, size };
 	return process_vm_readv(p->thread, &local, 1, &remote, 1, 0) == (ssize_t)size;
 }
@@ -85,10 +89,10 @@ static uint64_t find_in_file(struct process *p, uint64_t base) {
 }
 
 /* Is what lies there mapped to be written to? */
-static bool is_writable(const struct process *p, uint64_t address) {
+static bool is_writable(struct process *p, uint64_t address) {
 	FILE *maps = process_file(p, "maps");
 	char line[512], writing = '-';
-	while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+	while (maps != NULL && may_read(p) && fgets(line, sizeof line, maps) != NULL) {
 		unsigned long long start, end;
 		if (sscanf(line, "%llx-%llx %*c%c", &start, &end, &writing) == 3 && address >= start && address < end)
 			break;
@@ -117,7 +121,7 @@ static enum tool_exit open_descriptor(struct process *p) {
 	if (maps == NULL)
 		return errno == EACCES || errno == EPERM ? TOOL_NO_PERMISSION : TOOL_NO_PROCESS;
 	bool any = false;
-	while (why != TOOL_OK && fgets(line, sizeof line, maps) != NULL) {
+	while (why != TOOL_OK && may_read(p) && fgets(line, sizeof line, maps) != NULL) {
 		unsigned long long start, offset;
 		char path;
 		if (!any)
@@ -134,7 +138,7 @@ static enum tool_exit open_descriptor(struct process *p) {
 			why = this;
 	}
 	fclose(maps);
-	return why;
+	return p->reads == 0 ? TOOL_FAILED : why;
 }
 
 /* ---- opening ---- */
@@ -229,9 +233,14 @@ enum tool_exit process_open(struct process *p, pid_t pid) {
 	enum tool_exit why = find_memory(p);
 	read_resident(p);
 	/* What a process maps that is ending looks like that of one without HAKMEM. And where only the thread has ended,
-	   another finds the memory. */
-	while (why == TOOL_OK && (why = open_descriptor(p)) != TOOL_OK && try_memory(p->thread) == TOOL_NO_PROCESS)
-		why = find_memory(p);
+	   another finds the memory; but not for ever. */
+	enum { THREADS_MOST = 16 };
+	for (int i = 0; why == TOOL_OK; i++) {
+		why = open_descriptor(p);
+		if (why == TOOL_OK || try_memory(p->thread) != TOOL_NO_PROCESS)
+			break;
+		why = i < THREADS_MOST ? find_memory(p) : TOOL_FAILED;
+	}
 	if (why == TOOL_OK)
 		read_resident_peak(p);
 	return why;

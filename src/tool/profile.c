@@ -133,19 +133,20 @@ static bool is_same(const struct stat *a, const struct stat *b) {
 }
 
 /* It is written in pieces, and its end may be missing for good: the disk was full. The last part is the mappings, none
-   where the process sees no /proc; every line ends. */
+   where the process sees no /proc; every line ends. What a process has made of it may have no end: then the user ends
+   it. */
 static bool is_whole(const char *path) {
 	static const char last_part[] = "MAPPED_LIBRARIES:";
 	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* it may be a FIFO by now */
 	FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
 	char piece[1024];
 	bool is_line = true, is_last = false; /* is a line begun by the next piece, in the last part? */
-	while (file != NULL && fgets(piece, sizeof piece, file) != NULL) {
+	while (!is_interrupted && file != NULL && fgets(piece, sizeof piece, file) != NULL) {
 		is_last = is_last || (is_line && strncmp(piece, last_part, sizeof last_part - 1) == 0);
 		is_line = strchr(piece, '\n') != NULL;
 	}
 	close_file(file);
-	return is_last && is_line;
+	return is_last && is_line && !is_interrupted;
 }
 
 /* By the path that we have for it, if that leads there. */
@@ -231,7 +232,7 @@ static int profile(const struct target *t, const char *pattern, long seconds) {
 	if (code == TOOL_OK)
 		code = send_again(t);
 	/* A thread of the process has to run for it, and may be slow to write. */
-	for (int i = 0; code == TOOL_OK && i < LOOKS;) {
+	for (int i = 0; code == TOOL_OK && i < LOOKS && !is_interrupted;) {
 		pause_for(LOOK_MS);
 		struct stat now = look_at(path);
 		if (is_same(&now, &before) && !is_same(&now, &old) && is_whole(path)) {
@@ -284,8 +285,8 @@ static int run(int argc, char **argv) {
 		return (int)process_complain(&p, why);
 	for (int i = DISABLE; i <= SECURE; i++) {
 		if (atoi(s[i].value) != 0) {
-			complain("process %d (%s) has %s = %s: nothing can be sampled there", (int)pid, p.name, names[i],
-			         s[i].value);
+			complain("process %d (%s) has %s = %d: nothing can be sampled there", (int)pid, p.name, names[i],
+			         atoi(s[i].value));
 			return TOOL_FAILED;
 		}
 	}

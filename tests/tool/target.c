@@ -3,18 +3,21 @@
  * A program to look into: holds blocks whose number and bytes it says on standard output, and waits until its
  * standard input ends.
  *
- * usage: target [churn | titled | mapped FILE | uncaught SIGNAL | told SIGNAL | headless]
+ * usage: target [churn | titled | mapped FILE | notes NUMBER | uncaught SIGNAL | told SIGNAL | headless]
  *   churn     a thread allocates and frees meanwhile
  *   titled    likewise, after a title was written over the path by which this was started
  *   mapped    FILE is mapped to be read, as symbolizers do
+ *   notes     a file with the library's note is mapped so often, from which nothing leads on
  *   uncaught  nothing catches SIGNAL any more
  *   told      says '!' on standard output whenever SIGNAL comes, and does nothing else for it
  *   headless  main's thread ends, and another one waits
  */
+#include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,8 @@
 #include <sys/prctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "observe/descriptor.h"
 
 enum { SMALL = 5000, SMALL_SIZE = 500, LARGE = 10, LARGE_SIZE = 100000, HUGE_SIZE = 5 << 20, SLOTS = 1000 };
 
@@ -73,6 +78,35 @@ static void *live_on(void *arg)
 	exit(say_and_wait());
 }
 
+/* False: that cannot be done. */
+static bool map_notes(int times)
+{
+	static const struct {
+		Elf64_Ehdr file;
+		Elf64_Phdr header;
+		Elf64_Nhdr note;
+		char name[(sizeof DESCRIPTOR_NOTE + 3) / 4 * 4];
+		struct descriptor descriptor;
+	} image = {
+		.file = { .e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64 }, .e_phoff = sizeof image.file,
+			.e_phentsize = sizeof image.header, .e_phnum = 1 },
+		.header = { .p_type = PT_NOTE, .p_vaddr = offsetof(__typeof__(image), note),
+			.p_memsz = sizeof image - offsetof(__typeof__(image), note) },
+		.note = { sizeof DESCRIPTOR_NOTE, sizeof image.descriptor, DESCRIPTOR_NOTE_TYPE },
+		.name = DESCRIPTOR_NOTE,
+		.descriptor = { .format = DESCRIPTOR_FORMAT, .to_roots = 1 },
+	};
+	char path[] = "/tmp/target.XXXXXX";
+	int file = mkstemp(path);
+
+	if (file < 0 || unlink(path) || write(file, &image, sizeof image) != sizeof image)
+		return false;
+	for (; times > 0; times--)
+		if (mmap(NULL, 1, PROT_READ, MAP_PRIVATE, file, 0) == MAP_FAILED)
+			return false;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	static void *blocks[SMALL + LARGE + 1];
@@ -97,6 +131,8 @@ int main(int argc, char **argv)
 		if (mmap(NULL, (size_t)lseek(file, 0, SEEK_END), PROT_READ, MAP_PRIVATE, file, 0) == MAP_FAILED)
 			return 1;
 	}
+	if (argc > 2 && strcmp(argv[1], "notes") == 0 && !map_notes(atoi(argv[2])))
+		return 1;
 	if (argc > 2 && strcmp(argv[1], "uncaught") == 0)
 		signal(atoi(argv[2]), SIG_DFL);
 	if (argc > 2 && strcmp(argv[1], "told") == 0)
