@@ -67,6 +67,12 @@ static const char *first_line(pid_t pid, const char *name, char line[512]) {
 	return line;
 }
 
+/* One that waits for a processor stands still, too. */
+static bool sleeps(pid_t pid) {
+	char line[512], state;
+	return sscanf(first_line(pid, "stat", line), "%*d (%*[^)]) %c", &state) == 1 && state == 'S';
+}
+
 void program_wait_until_idle(pid_t pid) {
 	enum { TRIES = 500 };
 	clockid_t clock;
@@ -76,7 +82,8 @@ void program_wait_until_idle(pid_t pid) {
 		nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
 		if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &now) != 0)
 			workload_fail("process %d has no clock", (int)pid);
-		if (now.tv_sec == before.tv_sec && now.tv_nsec == before.tv_nsec && (now.tv_sec | now.tv_nsec) != 0)
+		if (now.tv_sec == before.tv_sec && now.tv_nsec == before.tv_nsec && (now.tv_sec | now.tv_nsec) != 0 &&
+				sleeps(pid))
 			return;
 	}
 	workload_fail("process %d does not come to rest", (int)pid);

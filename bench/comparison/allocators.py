@@ -213,7 +213,7 @@ def found(build):
 def _output(*command, folder=None):
     try:
         result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False,
-                                timeout=60, env={**os.environ, "LC_ALL": "C"})
+                                errors="backslashreplace", timeout=60, env={**os.environ, "LC_ALL": "C"})
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return result.stdout.strip() if result.returncode == 0 else ""

@@ -162,7 +162,7 @@ def check_together(options):
     if "" in (options.source, options.out, options.build, options.rows, options.allocators):
         raise Refused("an option has an empty value")
     if options.source and (options.matrix or options.workload or options.rows or options.runs
-                           or options.allocators or options.build):
+                           or options.allocators or options.build or options.list):
         raise Refused("--from shows what was measured: nothing to choose with it")
 
 
@@ -172,8 +172,7 @@ def check_results():
         pictures.prepare()
     except pictures.NoPictures as problem:
         raise Refused(f"--results: {problem}") from None
-    if os.path.exists(machine.SETTINGS_FILE):
-        raise Refused(f"--results is of the default settings: {machine.SETTINGS_FILE} may say others")
+    machine.check_defaults("--results is")
 
 
 def check_complete(outcome):

@@ -2,7 +2,7 @@
 import argparse
 import os
 
-from . import callgrind, text
+from . import callgrind, machine, text
 from .command import Parser, check_others, choose_allocators, make_build
 from .errors import Refused
 from .measure import only_one
@@ -55,3 +55,5 @@ def instructions(arguments):
             lines = [(one.label, *count(driver, one, pattern)) for one in chosen]
             print("\n".join([title, "", *text.table(("instructions", *FUNCTIONS), lines), ""]),
                   flush=True)
+        for warning in machine.warnings(machine.describe()):
+            print(f"NOTE: {warning}")

@@ -70,7 +70,7 @@ def exports(path, name):
         if machine != _machine_of(sys.executable):
             raise NotALibrary("is a library for another kind of machine")
         return _defines(reader, [sections + i * size for i in range(number)], name.encode() + b"\0")
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, OverflowError):
         raise NotALibrary("is a damaged shared library") from None
 
 

@@ -4,6 +4,8 @@ import platform
 import re
 import time
 
+from .errors import Refused
+
 SETTINGS_FILE = "/etc/hakmem.conf"
 PRELOAD_FILE = "/etc/ld.so.preload"
 
@@ -45,6 +47,11 @@ def describe():
         **changed,
         "date": time.strftime("%Y-%m-%d %H:%M %Z"),
     }
+
+
+def check_defaults(what):
+    if os.path.exists(SETTINGS_FILE):
+        raise Refused(f"{what} of the default settings: {SETTINGS_FILE} may say others")
 
 
 def warnings(described):

@@ -167,12 +167,15 @@ class Runner:
                             for allocator, process in zip(group, processes))
 
 
+GRACE = 1  # seconds: this process may have been stopped, and that one come to its end
+
+
 def _until(process, timeout):
     """What it printed."""
     try:
         return process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        return process.communicate(timeout=1)  # this process may have been stopped, and that one come to its end
+        return process.communicate(timeout=GRACE)
 
 
 def end(process):

@@ -3,7 +3,7 @@ import argparse
 import fnmatch
 import os
 
-from . import allocators, callgrind, catalogue, markdown
+from . import allocators, callgrind, catalogue, machine, markdown
 from .command import Parser, choose_runs, make_build
 from .errors import Refused
 from .measure import measure, only_one
@@ -137,6 +137,7 @@ def settings(arguments):
     if not chosen:
         raise Refused("no row of these studies fits")
     choose_runs(options.runs, options.level)
+    machine.check_defaults("ratios are to the times")
     with only_one():
         build = make_build(options)
         for study, rows in chosen:

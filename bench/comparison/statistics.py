@@ -75,6 +75,11 @@ def _half_width(samples):
     return t_quantile(CONFIDENCE, n - 1) * math.sqrt(variance / n)
 
 
+def may_have_outliers(n):
+    """By their own mean and deviation no one of n numbers lies further out than this."""
+    return (n - 1) / math.sqrt(n) > OUTLIER_SIGMAS
+
+
 def describe(samples, group=1):
     """The Statistics of one or more numbers.
 

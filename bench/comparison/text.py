@@ -1,6 +1,8 @@
 """The tables a comparison prints."""
 import math
 
+from . import statistics
+
 HEAD = ("allocator", "n", "median", "mean", "stddev", "CV", "95 % interval", "outliers", "x libc",
         "x best")
 
@@ -35,8 +37,9 @@ def table(head, lines, left=1):
 
 
 def statistics_line(label, seen, cell, what):
+    outliers = str(seen.outliers) if statistics.may_have_outliers(seen.n) else "-"
     return (label, str(seen.n), number(seen.median), number(seen.mean), number(seen.stddev),
-            f"{100 * seen.cv:.1f} %", f"± {number(seen.half_width)}", str(seen.outliers),
+            f"{100 * seen.cv:.1f} %", f"± {number(seen.half_width)}", outliers,
             with_spread(cell.to_libc.get(what)), with_spread(cell.to_best.get(what)))
 
 
