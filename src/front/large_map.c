@@ -169,39 +169,40 @@ bool large_move(struct large *l, size_t size, bool must) {
 	/* Where there are many such blocks, what a copy leaves serves the next. Near a limit there may be no room for both. */
 	if (!must && usable < COPIED_MOST && space_big() > OTHERS * granules && hak_settings.limit == 0)
 		return false;
-	/* An eighth more address space: a block that grows step by step moves only now and then. */
-	granules += granules / 8;
-	char *target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
-	if (target == NULL) {
-		granules = large_span_granules(usable);
-		target = os_map_target(granules << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
-	}
-	if (target == NULL)
-		return false;
 	uintptr_t from = (uintptr_t)l->span.base;
 	/* For a fork child, which may find any part of this done. Relaxed: the tags, which follow, release it. */
 	atomic_store_explicit(&l->state, LARGE_MOVING, memory_order_relaxed);
 	/* Tags first, as in large_release. */
 	pagemap_set_tag(from, old, TAG_NONE);
 	pagemap_set(from, 1, TAG_LARGE_GONE, (void *)l->size);
-	enum os_move_result moved = MOVE_REFUSED;
-	if (pagemap_cover((uintptr_t)target, granules))
-		moved = os_move((void *)from, old << GRANULE_SHIFT, granules << GRANULE_SHIFT, target);
+	/* An eighth more address space: a block that grows step by step moves only now and then. Where there is no memory for
+	   that, there may be for as much as it asks for. */
+	size_t all = granules + granules / 8;
+	enum os_move_result moved;
+	char *target;
+	for (;; all = granules, must = true) {
+		target = os_map_target(all << GRANULE_SHIFT, GRANULE, old << GRANULE_SHIFT);
+		moved = target == NULL ? MOVE_TARGET_LOST : MOVE_REFUSED;
+		if (target != NULL && pagemap_cover((uintptr_t)target, all))
+			moved = os_move((void *)from, old << GRANULE_SHIFT, all << GRANULE_SHIFT, target, must);
+		if (moved != MOVE_TARGET_LOST || all == granules)
+			break;
+	}
 	if (moved != MOVE_DONE) {
 		pagemap_set(from, old, TAG_LARGE, l);
 		large_set_live(l);
 		if (moved == MOVE_REFUSED) {
 			os_target_stays(old << GRANULE_SHIFT);
-			drop(target, granules);
+			drop(target, all);
 		}
 		return false;
 	}
-	bigcache_miss(granules - old);
+	bigcache_miss(all - old);
 	l->span.base = target;
-	l->span.granules = granules;
-	pagemap_set((uintptr_t)target, granules, TAG_LARGE, l);
+	l->span.granules = all;
+	pagemap_set((uintptr_t)target, all, TAG_LARGE, l);
 	large_start(l, size, usable);
-	large_count_big((ptrdiff_t)granules - (ptrdiff_t)old);
+	large_count_big((ptrdiff_t)all - (ptrdiff_t)old);
 	purge_excess();
 	return true;
 }

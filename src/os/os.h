@@ -90,9 +90,10 @@ enum os_growth os_grow(void *addr, size_t old_size, size_t new_size);
 
 /* Moves the pages of a mapping, without copying, to `target`, which is a mapping of `new_size` that
    is replaced. On failure the old mapping is unchanged; `target` is, too, or (MOVE_TARGET_LOST) the
-   system may have unmapped it, so that it must not be touched again. */
+   system may have unmapped it, so that it must not be touched again. Unless it `must`, the system is not asked
+   again for a while. */
 enum os_move_result { MOVE_DONE, MOVE_REFUSED, MOVE_TARGET_LOST };
-enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target);
+enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target, bool must);
 
 /* Milliseconds of a clock that never goes back; coarse. */
 uint64_t os_now_ms(void);

@@ -364,13 +364,13 @@ enum os_growth os_grow(void *addr, size_t old_size, size_t new_size) {
 enum { MOVE_WAIT = 1000, MOVE_WAIT_MOST = 60 * MOVE_WAIT };
 
 /* Not inlined: valgrind is told of it by its name (tests/memcheck.c). */
-HAK_NOINLINE enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target) {
+HAK_NOINLINE enum os_move_result os_move(void *addr, size_t old_size, size_t new_size, void *target, bool must) {
 	/* Whether the target was unmapped before the call failed depends on the kernel and the error. It cannot be asked
 	   for: the addresses may be another thread's by then. So they are lost, and the next try for as much waits, longer
 	   each time until one succeeds: what refused it, too little memory or too many mappings, may pass. */
 	static _Atomic uint64_t wait, until; /* ms; relaxed: two threads at once may lose two */
 	static _Atomic size_t refused;
-	if (new_size >= atomic_load_explicit(&refused, memory_order_relaxed) &&
+	if (!must && new_size >= atomic_load_explicit(&refused, memory_order_relaxed) &&
 	    os_now_ms() < atomic_load_explicit(&until, memory_order_relaxed))
 		return MOVE_REFUSED;
 	COUNT_CALL(mremap);

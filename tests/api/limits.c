@@ -6,9 +6,12 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static void *by_calloc(size_t size) { return calloc(1, size); }
 static void *by_calloc_swapped(size_t size) { return calloc(size, 1); }
@@ -202,6 +205,74 @@ static void address_space_limit_enomem_then_full_service(void **state)
 	free(block);
 }
 
+/* Not counted: what nobody may write to. */
+static size_t data_bytes(void)
+{
+	unsigned long pages = 0;
+	FILE *statm = fopen("/proc/self/statm", "re");
+
+	assert_non_null(statm);
+	assert_int_equal(fscanf(statm, "%*u %*u %*u %*u %*u %lu", &pages), 1);
+	fclose(statm);
+	return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool is_data_to_be_had(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p != MAP_FAILED)
+		munmap(p, size);
+	return p != MAP_FAILED;
+}
+
+/* So that a block does not grow where it is. NULL: there is something already. */
+static void *occupy_behind(char *block)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), usable = malloc_usable_size(block);
+	char *end = block + usable - (uintptr_t)(block + usable) % page, *last = end + 64 * page;
+
+	for (; end <= last; end += page) {
+		void *p = mmap(end, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (p == end)
+			return p;
+		if (p != MAP_FAILED)
+			munmap(p, page);
+	}
+	return NULL;
+}
+
+/* There is memory for what it grows by, but for nothing beside it. */
+static void data_limit_block_grows_by_what_is_left(void **state)
+{
+	const size_t old = 64 * MIB, new = 88 * MIB, left = 28 * MIB;
+	const char *level = getenv("HAKMEM_SECURE");
+	struct rlimit all, limit;
+
+	if (on_memcheck() || (level && strcmp(level, "3") == 0)) /* between guards a block keeps its addresses */
+		skip();
+	malloc_trim(0); /* what was freed would serve */
+	char *block = malloc(old);
+	assert_non_null(block);
+	fill(block, 100, 1);
+	fill(block + old - 100, 100, 2);
+	void *behind = occupy_behind(block);
+	assert_int_equal(getrlimit(RLIMIT_DATA, &all), 0);
+	limit = all;
+	limit.rlim_cur = data_bytes() + left;
+	assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+	bool is_limited = !is_data_to_be_had(2 * left);
+	char *grown = is_limited ? realloc(block, new) : block;
+	assert_int_equal(setrlimit(RLIMIT_DATA, &all), 0);
+	assert_non_null(grown);
+	assert_true(is_filled(grown, 100, 1) && is_filled(grown + old - 100, 100, 2));
+	free(grown);
+	if (behind)
+		munmap(behind, 1);
+	if (!is_limited)
+		skip();
+}
+
 /* Blocks of `size` bytes until there are no more, or 1 GiB, as a list through their first words. */
 static void *exhaust(size_t size, size_t *totalp)
 {
@@ -321,6 +392,7 @@ int main(void)
 		cmocka_unit_test(product_overflow_enomem),
 		cmocka_unit_test(realloc_any_size_errno_kept),
 		cmocka_unit_test(address_space_limit_enomem_then_full_service),
+		cmocka_unit_test(data_limit_block_grows_by_what_is_left),
 		cmocka_unit_test(address_space_exhausted_enomem_then_full_service),
 		cmocka_unit_test(address_space_exhausted_shrinking_keeps_errno),
 		cmocka_unit_test(address_space_exhausted_shrinking_gives_back),

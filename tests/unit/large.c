@@ -618,16 +618,16 @@ static void fork_and_check(void)
 	forks++;
 }
 
-enum os_move_result __wrap_os_move(void *addr, size_t old_size, size_t new_size, void *target);
-enum os_move_result __real_os_move(void *addr, size_t old_size, size_t new_size, void *target);
-enum os_move_result __wrap_os_move(void *addr, size_t old_size, size_t new_size, void *target)
+enum os_move_result __wrap_os_move(void *addr, size_t old_size, size_t new_size, void *target, bool must);
+enum os_move_result __real_os_move(void *addr, size_t old_size, size_t new_size, void *target, bool must);
+enum os_move_result __wrap_os_move(void *addr, size_t old_size, size_t new_size, void *target, bool must)
 {
 	enum os_move_result result = MOVE_REFUSED;
 
 	if (forks_amid_moves)
 		fork_and_check();
 	if (!refuses_moves)
-		result = __real_os_move(addr, old_size, new_size, target);
+		result = __real_os_move(addr, old_size, new_size, target, must);
 	if (forks_amid_moves)
 		fork_and_check();
 	return result;

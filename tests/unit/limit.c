@@ -92,17 +92,16 @@ static void limit_passed_by_what_moves(void **state)
 	other = os_map(NULL, MANY * GRANULE - new); /* which leaves room for another thread meanwhile */
 	assert_non_null(other);
 	assert_true(os_unmap(other, MANY * GRANULE - new));
-	assert_int_equal(os_move(p, old, new, target), MOVE_DONE);
+	assert_int_equal(os_move(p, old, new, target, false), MOVE_DONE);
 	assert_int_equal(os_mapped() - before, new);
 	assert_true(os_unmap(target, new));
 }
 
-/* Likewise where the system has the limit: the target takes no memory. */
-static void system_limit_not_passed_by_what_moves(void **state)
+/* The system's: of memory that may be written to, so much more. Gives the one that held. */
+static struct rlimit limit_data(size_t more)
 {
-	const size_t old = 1024 * GRANULE, new = old + 16 * GRANULE;
 	struct rlimit all = {0}, limit;
-	char line[128], *p, *target;
+	char line[128];
 	size_t kib = 0;
 	FILE *status = fopen("/proc/self/status", "re");
 
@@ -113,16 +112,40 @@ static void system_limit_not_passed_by_what_moves(void **state)
 	if (kib == 0 || on_memcheck() || getrlimit(RLIMIT_DATA, &all) != 0)
 		skip();
 	limit = all;
-	limit.rlim_cur = kib * 1024 + new + 64 * GRANULE;
+	limit.rlim_cur = kib * 1024 + more;
 	assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
-	p = os_map(NULL, old);
-	target = p != NULL ? os_map_target(new, GRANULE, old) : NULL;
-	enum os_move_result result = target != NULL ? os_move(p, old, new, target) : MOVE_REFUSED;
+	return all;
+}
+
+/* Likewise where the system has the limit: the target takes no memory. */
+static void system_limit_not_passed_by_what_moves(void **state)
+{
+	const size_t old = 1024 * GRANULE, new = old + 16 * GRANULE;
+	struct rlimit all = limit_data(new + 64 * GRANULE);
+	char *p = os_map(NULL, old), *target = p != NULL ? os_map_target(new, GRANULE, old) : NULL;
+	enum os_move_result result = target != NULL ? os_move(p, old, new, target, false) : MOVE_REFUSED;
+
 	assert_int_equal(setrlimit(RLIMIT_DATA, &all), 0);
 	assert_non_null(p);
 	assert_non_null(target);
 	assert_int_equal(result, MOVE_DONE);
 	memset(target, 1, new);
+	assert_true(os_unmap(target, new));
+}
+
+/* The next try for as much waits, but for the last that can be made. */
+static void move_refused_by_the_system_waits_unless_it_must(void **state)
+{
+	const size_t old = 64 * GRANULE, new = 1024 * GRANULE;
+	struct rlimit all = limit_data(2 * old);
+	char *p = os_map(NULL, old), *target = p != NULL ? os_map_target(new, GRANULE, old) : NULL;
+	enum os_move_result result = target != NULL ? os_move(p, old, new, target, false) : MOVE_REFUSED;
+
+	assert_int_equal(setrlimit(RLIMIT_DATA, &all), 0);
+	assert_int_equal(result, MOVE_TARGET_LOST);
+	target = os_map_target(new, GRANULE, old);
+	assert_int_equal(os_move(p, old, new, target, false), MOVE_REFUSED);
+	assert_int_equal(os_move(p, old, new, target, true), MOVE_DONE);
 	assert_true(os_unmap(target, new));
 }
 
@@ -133,7 +156,7 @@ static void move_refused_leaves_both_counted(void **state)
 
 	assert_true(p != NULL && target != NULL);
 	/* An address amid a page is found out before anything is done. */
-	assert_int_equal(os_move(p + 1, GRANULE, 2 * GRANULE, target), MOVE_REFUSED);
+	assert_int_equal(os_move(p + 1, GRANULE, 2 * GRANULE, target, false), MOVE_REFUSED);
 	os_target_stays(GRANULE);
 	assert_int_equal(os_mapped() - before, 3 * GRANULE);
 	assert_true(os_unmap(p, GRANULE));
@@ -242,6 +265,7 @@ int main(void)
 		TEST(limit_passed_refused),
 		TEST(limit_passed_by_what_moves),
 		TEST(system_limit_not_passed_by_what_moves),
+		TEST(move_refused_by_the_system_waits_unless_it_must),
 		TEST(move_refused_leaves_both_counted),
 		TEST(limit_contended_balances),
 		TEST(limit_passed_by_one_kept_by_others),
