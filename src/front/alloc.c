@@ -117,8 +117,8 @@ void *alloc_short(struct heap *h, size_t size, const void *caller) {
 	return p;
 }
 
-/* Caches of this heap and of those that nobody uses this moment, quarantines, and BigCache. `is_asked`: by the program. */
-HAK_FAR static bool release_caches(struct heap *h, size_t keep, bool is_asked) {
+/* Caches of this heap and of those that nobody uses this moment, quarantines, and BigCache. */
+HAK_FAR static bool release_caches(struct heap *h, size_t keep) {
 	size_t alone = __atomic_load_n(&hak_space.alone, __ATOMIC_RELAXED);
 	size_t purged = __atomic_load_n(&hak_space.purged, __ATOMIC_RELAXED);
 	if (keep == 0)
@@ -127,8 +127,7 @@ HAK_FAR static bool release_caches(struct heap *h, size_t keep, bool is_asked) {
 	locked_heap_flush_all();
 	heap_relieve_pockets(false);
 	heap_relieve_idle(UINT64_MAX);
-	if (is_asked || !purge_is_discreet())
-		sleepers_relieve_all();
+	sleepers_relieve_all();
 	/* Granules of SuperSlabs are not given back by that alone. */
 	bool any = __atomic_load_n(&hak_space.purged, __ATOMIC_RELAXED) != purged ||
 		__atomic_load_n(&hak_space.alone, __ATOMIC_RELAXED) < alone;
@@ -151,7 +150,7 @@ static bool is_absurd(size_t size, size_t align) {
 HAK_FAR bool release_for(struct heap *h, size_t size, size_t align) {
 	if (is_absurd(size, align) || (os_facts.memory != 0 && (size | align) / 2 > os_facts.memory))
 		return false;
-	release_caches(h, 0, false);
+	release_caches(h, 0);
 	release_unused();
 	large_retry(); /* there are fewer mappings now */
 	return true;
@@ -181,7 +180,7 @@ void *alloc_block(struct heap *h, size_t size, size_t align, bool zero) {
 }
 
 HAK_FAR bool release_memory(struct heap *h, size_t keep) {
-	bool any = release_caches(h, keep, true);
+	bool any = release_caches(h, keep);
 	size_t kept = __atomic_load_n(&hak_space.kept, __ATOMIC_RELAXED) << GRANULE_SHIFT; /* of which BigCache has so much */
 	any |= purge_all(keep - min_size(kept, keep));
 	return any;
@@ -219,13 +218,16 @@ enum {
    block serves this one, if that has a bin of the class, though each of its frees comes by here. Not one of a slab without
    an owner: whoever adopts that frees it faster. False: there are enough, or the bin is full, or shut, for it is being
    brought home; or what comes by refills is counted. */
-HAK_EVERYDAY_SMALL static bool keep(struct heap *h, uintptr_t block) {
+HAK_COLD static bool keep(struct heap *h, uintptr_t block) {
 	uint32_t tag = pagemap_find(block).tag;
 	unsigned sc = tag_class(tag), most = sc <= KEPT_SMALL ? KEPT_MOST : KEPT_OF_LARGER;
 	bool has_owner = tag > TAG_CODE_MASK, is_mosaic = sc >= SC_COUNT;
-	if (!has_owner || is_mosaic || h->bins[sc].magic == 0 || heap_goes_by_refills(h))
+	struct bin *b = &h->bins[sc];
+	if (!has_owner || is_mosaic || b->magic == 0 || heap_goes_by_refills(h))
 		return false;
-	return bin_count(h, sc) < most && bin_push(&h->bins[sc], (void *)block);
+	h->keeps_empty = h->keeps_others = true;
+	size_t count = (size_t)(h->classes[sc].end - (void **)bin_top(b)); /* of a bin without an array: it is full, too */
+	return count < most && bin_push(b, (void *)block);
 }
 
 HAK_EVERYDAY_SMALL static void free_remote(struct heap *h, struct slab *s, uintptr_t block) {
@@ -256,7 +258,7 @@ HAK_EVERYDAY_SMALL static void free_local(struct heap *h, struct slab *s, uintpt
 /* Has its calls ahead of it: kept apart, so that the short way needs no frame. The heap has been entered. */
 HAK_NOINLINE static bool free_to_outbox(struct heap *h, struct slab *s, uintptr_t block) {
 	free_remote(h, s, block);
-	if (HAK_UNLIKELY(inboxes_wait()) && h->pace-- == 0)
+	if (h->pace-- == 0)
 		heap_pace(h, NULL); /* it may be all that this thread does */
 	heap_leave(h);
 	return true;

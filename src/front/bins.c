@@ -282,3 +282,10 @@ HAK_EVERYDAY void bin_flush(struct heap *h, unsigned sc) {
 	heap_send_home(h, sc, shut(h, sc), end);
 	open_at(h, sc, end);
 }
+
+HAK_FAR bool bin_has_others(const struct heap *h, unsigned sc) {
+	for (void *const *at = bin_top(&h->bins[sc]); *at != hak_class_codes.no_mark; at++)
+		if (!heap_owns(h, pagemap_find((uintptr_t)*at).tag))
+			return true;
+	return false;
+}

@@ -40,6 +40,9 @@ HAK_INLINE unsigned bin_count(const struct heap *h, unsigned sc) {
 	return b->top != 0 ? (unsigned)(h->classes[sc].end - bin_top(b)) : 0;
 }
 
+/* Are some of them of other heaps' slabs? */
+bool bin_has_others(const struct heap *h, unsigned sc);
+
 /* An empty bin of the class. */
 HAK_INLINE struct bin bin_empty(const struct heap_class *hc, unsigned sc) {
 	struct bin b = { .magic = hak_size_classes[sc].magic };

@@ -99,7 +99,8 @@ struct heap {
 	struct policy policy;
 	uint64_t idle_ms;        /* when it lost its thread, if it has spares */
 	uint64_t kept_ms;        /* when it was first seen that emptied slabs stay in their class; 0: not yet */
-	bool keeps_empty;        /* there may be such slabs */
+	bool keeps_empty;        /* there may be such slabs, or */
+	bool keeps_others;       /* others' blocks in the bins (front/alloc.c: keep), which go home with them */
 	bool flushes;            /* all blocks are being brought home: empty slabs are deleted in the end, together */
 	size_t gathered;         /* slabs when all blocks were last brought home for the budget */
 	struct heap *next;       /* registry of all heaps; constant */

@@ -15,6 +15,14 @@ static void hide_bins(struct heap *h) {
 		bin_hide(h, sc);
 }
 
+/* Of others' blocks each may be all that keeps a slab. */
+HAK_FAR static void send_others_home(struct heap *h) {
+	h->keeps_others = false;
+	for (unsigned sc = 1; sc < SC_COUNT; sc++)
+		if (bin_has_others(h, sc))
+			bin_flush(h, sc);
+}
+
 /* Slabs that stayed in their class though they are empty serve any class after the purge delay. */
 static void give_up_empty(struct heap *h) {
 	uint64_t now = os_now_ms();
@@ -24,6 +32,8 @@ static void give_up_empty(struct heap *h) {
 		return;
 	h->kept_ms = 0;
 	h->keeps_empty = false;
+	if (HAK_UNLIKELY(h->keeps_others))
+		send_others_home(h);
 	heap_delete_empty(h, NULL);
 }
 

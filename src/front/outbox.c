@@ -6,6 +6,7 @@
 #include "build_options.h"
 #include "front/heap.h"
 #include "space/meta.h"
+#include "space/purge.h"
 
 /* ---- slots ---- */
 
@@ -92,7 +93,12 @@ static struct message **message_to(struct outbox *o, struct slab *s, uint32_t ta
 	if (in == NULL || LIST_ENTRY(in, struct heap, inbox)->tag != tag)
 		return NULL; /* it changes hands */
 	struct unread *u = &o->unread[open - o->open];
-	struct message *m = reads(u, tag) ? find_message(o) : NULL;
+	if (!reads(u, tag)) {
+		if (!purge_is_discreet())
+			inboxes_note(); /* what it has may be all that many slabs lack */
+		return NULL;
+	}
+	struct message *m = find_message(o);
 	if (m == NULL)
 		return NULL;
 	if (*open != NULL)

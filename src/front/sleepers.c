@@ -35,9 +35,11 @@ static void note_time(_Atomic uint64_t *event, uint64_t time) {
    not miss those. */
 static struct slab *pick(struct inbox *in, size_t most) {
 	struct slab *picked = NULL;
-	uint64_t since = time_of(&in->whole_ms);
+	uint64_t since = time_of(&in->since_ms);
 	size_t left = 0;
-	for (struct slab *s = inbox_take_others(in), *next; s != NULL; s = next) {
+	struct slab *s = inbox_take_others(in);
+	inbox_forget_time(in);
+	for (struct slab *next; s != NULL; s = next) {
 		next = s->inbox_next;
 		if (most != 0 && emptied_make(s)) {
 			most--;
@@ -50,7 +52,7 @@ static struct slab *pick(struct inbox *in, size_t most) {
 	}
 	if (left != 0) {
 		inbox_count_whole(in, (uint32_t)left);
-		note_time(&in->whole_ms, since); /* they have waited as long */
+		note_time(&in->since_ms, since); /* they have waited as long */
 	}
 	return picked;
 }
@@ -83,11 +85,11 @@ static size_t wait_most(void) {
 
 /* `whole`: slabs that would wait in all. */
 static bool is_due(struct inbox *in, size_t whole, uint64_t now) {
-	uint64_t since = time_of(&in->whole_ms);
+	uint64_t since = time_of(&in->since_ms);
 	if (whole > allowance())
 		return true;
 	if (since == 0)
-		note_time(&in->whole_ms, now);
+		note_time(&in->since_ms, now);
 	/* Others may have looked at the clock since. */
 	return since != 0 && (int64_t)(now - since) >= (int64_t)wait_most();
 }
@@ -102,8 +104,9 @@ static uint32_t relieve_inboxes(enum extent extent) {
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		struct inbox *in = &h->inbox;
 		unsigned whole = atomic_load_explicit(&in->whole, memory_order_relaxed);
-		bool is_empty = whole == 0 && !(extent == EVERYTHING && inbox_has_messages(in));
-		if (is_empty || h->forsaken) /* the latter is nobody's */
+		if (whole == 0 && inbox_has_messages(in))
+			whole = 1; /* at least, once those have come home */
+		if (whole == 0 || h->forsaken) /* the latter is nobody's */
 			continue;
 		if (extent != EVERYTHING && !is_due(in, waits + whole, now)) {
 			waits += whole;

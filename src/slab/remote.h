@@ -43,8 +43,8 @@ struct message;
 struct inbox {
 	_Atomic(struct slab *) top;
 	_Atomic(struct message *) messages;
-	_Atomic uint64_t whole_ms; /* since when, about, by os_now_ms; 0: nobody has looked. See front/sleepers.h */
-	_Atomic uint32_t whole;    /* slabs that all blocks of have come home to since it was last emptied, about */
+	_Atomic uint64_t since_ms; /* when it had `whole` or messages, about, by os_now_ms; 0: nobody has looked. See */
+	_Atomic uint32_t whole;    /* front/sleepers.h. Slabs that all blocks of have come home to since it was last emptied */
 };
 #define INBOX_CLOSED ((struct slab *)1)
 #define MESSAGES_CLOSED ((struct message *)1)
@@ -118,8 +118,8 @@ void remote_disown(struct slab *s);
 /* The inbox as a list, leaving it empty, or closed. */
 struct slab *inbox_take(struct inbox *in, bool close);
 
-/* Of how many slabs all blocks have come home to inboxes since this was last made 0; at least 1 if some wait longer. A
-   hint. */
+/* Of how many slabs all blocks have come home to inboxes since this was last made 0; at least 1 if some wait longer, or
+   many messages. A hint. */
 extern HAK_HIDDEN _Atomic uint32_t hak_whole_wait;
 HAK_INLINE uint32_t inboxes_wait(void) {
 	/* Relaxed: looked at now and then. */
@@ -138,12 +138,17 @@ HAK_INLINE void inbox_count_whole(struct inbox *in, uint32_t more) {
 	inboxes_count_whole(more);
 }
 
-/* It is about to be looked into. Acquire: what was counted is found there then. Relaxed else: a hint, and a time. */
+/* What is there from here on has not waited yet. Relaxed: a time. */
+HAK_INLINE void inbox_forget_time(struct inbox *in) {
+	atomic_store_explicit(&in->since_ms, 0, memory_order_relaxed);
+}
+
+/* It is about to be looked into. Acquire: what was counted is found there then. Relaxed else: a hint. */
 HAK_INLINE void inbox_forget_whole(struct inbox *in) {
 	if (atomic_load_explicit(&in->whole, memory_order_relaxed) == 0)
 		return;
 	atomic_exchange_explicit(&in->whole, 0, memory_order_acquire);
-	atomic_store_explicit(&in->whole_ms, 0, memory_order_relaxed);
+	inbox_forget_time(in);
 }
 
 /* Opens it, if it is closed, to slabs and messages. */

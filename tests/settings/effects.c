@@ -430,6 +430,12 @@ static void limit_bounds_what_can_be_had(void **state)
 	assert_int_equal(value_of("LIMIT=none", "exhaust", "1000"), 65536000 / (1 << 20));
 }
 
+/* Of so little in all nobody looks at it before. */
+static void limit_counts_no_memory_that_sleepers_have_back(void **state)
+{
+	assert_true(value_of("LIMIT=13M", "another_takes", "1000") >= 7);
+}
+
 static bool write_line(const char *path, const char *file, long value)
 {
 	char name[400], text[32];
@@ -847,6 +853,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(background_thread_tells_of_what_was_written_to),
 		cmocka_unit_test(thp_asks_for_huge_pages),
 		cmocka_unit_test(limit_bounds_what_can_be_had),
+		cmocka_unit_test(limit_counts_no_memory_that_sleepers_have_back),
 		cmocka_unit_test(limit_lets_one_block_grow),
 		cmocka_unit_test(limit_leaves_what_caches_have_to_realloc),
 		cmocka_unit_test(secure_destroys_contents_with_the_heap),

@@ -31,6 +31,7 @@
 enum { MOST = 65536, GRANULE = 1 << 16, MIB = 1 << 20 };
 
 static char *blocks[MOST];
+static size_t handed_on; /* of them, where one thread frees what another took */
 
 /* Takes until there is no more; every page of a block is touched. */
 static size_t take(size_t count, size_t size)
@@ -734,6 +735,26 @@ static long exhaust(long size)
 	return again < n - n / 8 ? -1 : (long)(n * (size_t)size / MIB);
 }
 
+static void *give_back_and_take(void *size)
+{
+	give_back(handed_on);
+	handed_on = take(MOST, *(size_t *)size);
+	return NULL;
+}
+
+/* Mebibytes that another thread has in blocks of that size, after it has freed the 8 MiB of this one, which sleeps. */
+static long take_for_another(long size)
+{
+	enum { OWN_SIZE = 128 };
+	pthread_t thread;
+
+	handed_on = take(MOST, OWN_SIZE);
+	if (handed_on != MOST || pthread_create(&thread, NULL, give_back_and_take, &size) != 0)
+		return -1;
+	pthread_join(thread, NULL);
+	return (long)(handed_on * (size_t)size / MIB);
+}
+
 /* Mebibytes that one block can grow to. */
 static long grow(long step)
 {
@@ -1246,7 +1267,7 @@ int main(int argc, char **argv)
 		{"leave_stderr", leave_stderr}, {"stderr_is_closed", stderr_is_closed},
 		{"owns", owns_block_of}, {"trim", trim}, {"use_small", use_small}, {"free_many", free_many}, {"free_mibs", free_mibs}, {"free_of", free_of_many_mibs},
 		{"free_burst", free_burst}, {"go_on", free_burst_and_go_on}, {"huge", count_huge},
-		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"grow", grow},
+		{"reuse", reuse_of_thread}, {"exhaust", exhaust}, {"another_takes", take_for_another}, {"grow", grow},
 		{"exact", count_exact}, {"mallinfo", mallinfo_differs}, {"free_twice", free_twice}, {"delete_twice", delete_twice},
 		{"resize_freed", resize_freed}, {"overflow_resized", overflow_resized},
 		{"fork_amid_report", fork_amid_report}, {"free_twice_in_child", free_twice_in_child},

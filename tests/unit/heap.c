@@ -799,14 +799,26 @@ static void message_with_written_block_is_reported(void **state)
 	heap = heap_acquire(bins, false);
 }
 
-/* However seldom the thread frees what is others'. */
-static void outbox_is_posted_in_time(void **state)
+static void look_now(void)
 {
-	uintptr_t theirs = fixture_take(other, SC);
-
-	fixture_free_remotely(heap, theirs);
 	heap->looked = os_cycles() - OS_CYCLES_A_MOMENT;
 	heap_tick(heap);
+}
+
+/* However seldom the thread frees what is others'; and if it does nothing else. */
+static void outbox_is_posted_in_time(void **state)
+{
+	uintptr_t theirs = fixture_take(other, SC), more = fixture_take(other, SC);
+	uint32_t own = hak_tcache.tag;
+
+	fixture_free_remotely(heap, theirs);
+	look_now();
+	assert_int_equal(heap->outbox.used, 0);
+	hak_tcache.tag = heap->tag; /* as in its thread */
+	heap->pace = 0;
+	heap->looked = os_cycles() - OS_CYCLES_A_MOMENT;
+	assert_true(free_short(heap, pagemap_find(more), (void *)more, NULL));
+	hak_tcache.tag = own;
 	assert_int_equal(heap->outbox.used, 0);
 	heap_flush(other);
 	assert_int_equal(hak_space.live, 0);
@@ -909,6 +921,35 @@ static void blocks_of_who_does_not_read_go_home_where_refills_count(void **state
 	assert_int_equal(heap->classes[SC].overran, 0);
 	heap_flush(heap);
 	bin_resize(heap, SC, capacity);
+	heap_flush(other);
+	assert_int_equal(hak_space.live, 0);
+}
+
+/* Though it goes on not to read. Bins without any stay as they are. */
+static void blocks_of_who_does_not_read_go_home_after_the_delay(void **state)
+{
+	enum { DELAY = 100000, OWN = 12 };
+	static uintptr_t theirs[UNREAD + 1];
+	int64_t delay = hak_settings.purge_delay_ms;
+	uintptr_t mine = fixture_take(heap, OWN);
+
+	hak_settings.purge_delay_ms = DELAY;
+	block_put(heap, fixture_slab_of(mine), mine);
+	unsigned own = bin_count(heap, OWN);
+	take(0, 1);
+	push_home(0, 1);
+	bin_flush(heap, SC);
+	for (unsigned i = 0; i <= UNREAD; i++)
+		theirs[i] = fixture_take(other, SC);
+	free_theirs(theirs, UNREAD + 1);
+	look_now();
+	assert_int_equal(bin_count(heap, SC), 1);
+	heap->kept_ms -= DELAY;
+	look_now();
+	assert_int_equal(bin_count(heap, SC), 0);
+	assert_true(own > 0 && bin_count(heap, OWN) == own);
+	hak_settings.purge_delay_ms = delay;
+	heap_flush(heap);
 	heap_flush(other);
 	assert_int_equal(hak_space.live, 0);
 }
@@ -1070,6 +1111,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(blocks_of_who_does_not_read_serve_others, start, end),
 		cmocka_unit_test_setup_teardown(blocks_of_who_does_not_read_few_of_larger_classes_are_kept, start, end),
 		cmocka_unit_test_setup_teardown(blocks_of_who_does_not_read_go_home_where_refills_count, start, end),
+		cmocka_unit_test_setup_teardown(blocks_of_who_does_not_read_go_home_after_the_delay, start, end),
 		cmocka_unit_test_setup_teardown(blocks_of_slab_without_owner_are_not_kept, start, end),
 		cmocka_unit_test_setup_teardown(flush_brings_everything_home, start, end),
 		cmocka_unit_test_setup_teardown(slab_that_is_going_to_be_filled_resident_at_once, start, end),

@@ -373,17 +373,42 @@ static void what_waits_on_counts_where_more_may(void **state)
 	__atomic_fetch_sub(&hak_space.live, ELSE, __ATOMIC_RELAXED);
 }
 
-/* A message holds one block of each slab. */
+/* Messages hold one block of each slab. */
+static void free_so_that_messages_lack(unsigned count)
+{
+	int64_t delay = hak_settings.purge_delay_ms;
+
+	hak_settings.purge_delay_ms = -1; /* as in free_by_other */
+	for (unsigned i = 0; i < count; i++)
+		if (i % 64 != 0)
+			assert_true(free_block(other, block[i]));
+		else
+			outbox_flush(&other->outbox); /* no messages yet */
+	for (unsigned i = 0; i < count; i += 64)
+		assert_true(free_block(other, block[i]));
+	outbox_flush(&other->outbox);
+	hak_settings.purge_delay_ms = delay;
+}
+
 static void trim_reads_messages(void **state)
 {
 	fill(MANY);
-	for (unsigned i = 0; i < MANY; i++)
-		if (i % 64 != 0)
-			assert_true(free_block(other, block[i]));
-	for (unsigned i = 0; i < MANY; i += 64)
-		assert_true(free_block(other, block[i]));
+	free_so_that_messages_lack(MANY);
 	release_memory(other, 0);
 	assert_true(given_back() > 120);
+}
+
+static void messages_are_read_after_the_delay(void **state)
+{
+	fill(FEW);
+	free_so_that_messages_lack(FEW);
+	inboxes_note(); /* as whoever may send no more does */
+	look();
+	assert_int_equal(given_back(), 0);
+	sleep_ms(DELAY);
+	look();
+	assert_true(given_back() > 20);
+	use_again(FEW);
 }
 
 /* It may be the last to come by. */
@@ -557,6 +582,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_waits_on_counts, begin, end),
 		cmocka_unit_test_setup_teardown(what_waits_on_counts_where_more_may, begin, end),
 		cmocka_unit_test_setup_teardown(trim_reads_messages, begin, end),
+		cmocka_unit_test_setup_teardown(messages_are_read_after_the_delay, begin, end),
 		cmocka_unit_test_setup_teardown(thread_that_ends_just_after_a_look_gives_back_much, begin, end),
 		cmocka_unit_test_setup_teardown(nothing_stays_noted_where_nothing_is_done, begin, end),
 		cmocka_unit_test_setup_teardown(trim_gives_back_all, begin, end),
