@@ -252,8 +252,11 @@ static void no_memory_for_a_heap_is_none_for_the_thread(void **state)
 		block[i] = malloc(SIZE);
 		assert_non_null(block[i]);
 	}
+	size_t used = mapped_bytes();
 	for (int i = 0; i < BLOCKS; i++)
 		free(block[i]);
+	if (mapped_bytes() + BLOCKS * SIZE / 2 < used)
+		skip(); /* without BigCache nothing is kept ready */
 	assert_int_equal(getrlimit(RLIMIT_AS, &all), 0);
 	limit = all;
 	limit.rlim_cur = mapped_bytes();

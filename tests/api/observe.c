@@ -270,7 +270,7 @@ static void visit_stopped_where_told(void **state)
 {
 	unsigned seen = 0;
 
-	take(100);
+	take(2000);
 	errno = ODD_ERRNO;
 	assert_int_equal(hak_heap_visit(stop_at_tenth, &seen), STOP);
 	assert_int_equal(seen, 10);
@@ -282,7 +282,7 @@ static void visitor_may_allocate_and_free(void **state)
 {
 	unsigned seen = 0;
 
-	take(700);
+	take(2000);
 	assert_int_equal(hak_heap_visit(allocate_and_free, &seen), 0);
 	assert_true(seen >= COUNT / 2);
 	assert_int_equal(hak_check(), 0);
@@ -382,7 +382,7 @@ static void check_heaps_and_threads_all_well(void **state)
 	assert_non_null(heap);
 	for (unsigned i = 0; i < COUNT; i++)
 		assert_non_null(hak_heap_malloc(heap, i * 40));
-	take(100);
+	take(2000);
 	assert_int_equal(pthread_create(&thread, NULL, free_all, NULL), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(hak_check(), 0);

@@ -24,7 +24,7 @@ bool new_block_ours()
 /* Nothing here calls malloc by name; this is how it is called. */
 bool libc_served()
 {
-	char *copy = strdup("text");
+	char *copy = strdup(std::string(2000, 'x').c_str());
 	bool owned = hak_owns(copy);
 
 	hak_free(copy);

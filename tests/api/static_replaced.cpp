@@ -44,7 +44,7 @@ bool forms_go_by_ours()
 
 bool aligned_form_is_the_librarys()
 {
-	void *block = ::operator new(100, std::align_val_t{64});
+	void *block = ::operator new(2000, std::align_val_t{64});
 	bool ours = hak_owns(block) && reinterpret_cast<std::size_t>(block) % 64 == 0;
 
 	::operator delete(block, std::align_val_t{64});
