@@ -89,6 +89,14 @@ def find_hakmem(build):
     return os.path.realpath(os.path.join(build, "src", "libhakmem.so"))
 
 
+def check_text(path):
+    """Results name the path, and are text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise Refused(f"{path}: this path is not text") from None
+
+
 def check_library(path):
     if not os.path.exists(path):
         raise Refused(f"{path}: there is no such file")
@@ -177,6 +185,7 @@ def parse(text, build):
         raise Refused(f"unknown allocator '{name}'; known: libc, hakmem, {', '.join(PEER_FILES)}, "
                       "or a path with a slash")
     if path:
+        check_text(path)
         check_library(path)
         kind = "hakmem" if elf.exports(path, "hak_owns") else kind
     label = re.sub(r"^lib|\.so.*$", "", os.path.basename(name)) if "/" in name else name
@@ -213,7 +222,7 @@ def found(build):
 def _output(*command, folder=None):
     try:
         result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False,
-                                errors="backslashreplace", timeout=60, env={**os.environ, "LC_ALL": "C"})
+                                timeout=60, env={**os.environ, "LC_ALL": "C"})
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return result.stdout.strip() if result.returncode == 0 else ""

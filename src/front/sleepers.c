@@ -105,7 +105,7 @@ static uint32_t relieve_inboxes(enum extent extent) {
 		struct inbox *in = &h->inbox;
 		unsigned whole = atomic_load_explicit(&in->whole, memory_order_relaxed);
 		if (whole == 0 && inbox_has_messages(in))
-			whole = 1; /* at least, once those have come home */
+			whole = 1; /* at least, once those have come home; an owner that reads has others by the next look */
 		if (whole == 0 || h->forsaken) /* the latter is nobody's */
 			continue;
 		if (extent != EVERYTHING && !is_due(in, waits + whole, now)) {

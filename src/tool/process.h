@@ -13,7 +13,8 @@ struct process {
 	pid_t thread;      /* by whose number its memory is found: where main's thread has ended, not by `pid` */
 	char name[64];     /* of the program; "?" if it is not known */
 	uint64_t resident, resident_peak; /* bytes, as the system counts: all of the process */
-	uint64_t reads;    /* that may follow: a process that wants to can give us lists without end */
+	uint64_t reads;    /* of memory, and of lines about it, that may follow: a process that wants to can give us lists
+	                      without end */
 	struct reading reading;
 	struct reading_room room;
 };

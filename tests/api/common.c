@@ -121,16 +121,27 @@ void *find_function(const char *name)
 	return function;
 }
 
-/* The first field of statm, in pages. */
-size_t mapped_bytes(void)
+/* The number there is of pages. */
+static size_t bytes_in_statm(int field)
 {
 	unsigned long pages = 0;
 	FILE *statm = fopen("/proc/self/statm", "re");
 
 	assert_non_null(statm);
-	assert_int_equal(fscanf(statm, "%lu", &pages), 1);
+	for (int i = 1; i <= field; i++)
+		assert_int_equal(fscanf(statm, "%lu", &pages), 1);
 	fclose(statm);
 	return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+size_t mapped_bytes(void)
+{
+	return bytes_in_statm(1);
+}
+
+size_t data_bytes(void)
+{
+	return bytes_in_statm(6);
 }
 
 size_t resident_bytes(void)
@@ -164,9 +175,9 @@ int check_allocator(void)
 	return 1;
 }
 
-bool is_mappable(size_t size)
+bool is_mappable(size_t size, int protection)
 {
-	void *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		return false;

@@ -60,12 +60,14 @@ bool is_aligned(const void *block, size_t alignment);
    reference, failed on HAKMEM. */
 void *find_function(const char *name);
 
-/* Bytes of the process that are resident; bytes it has mapped. */
+/* Bytes of the process that are resident; bytes it has mapped; of those, what it may write to. */
 size_t resident_bytes(void);
 size_t mapped_bytes(void);
+size_t data_bytes(void);
 
-/* Whether so much address space can be had now. An emulator may not hold the program to its limit. */
-bool is_mappable(size_t size);
+/* Whether so much address space, or memory if it may be written to, can be had now. An emulator may not hold the program
+   to its limits. */
+bool is_mappable(size_t size, int protection);
 
 /* A step of a xorshift generator; `*statep` is not 0. */
 uint64_t random_next(uint64_t *statep);

@@ -167,7 +167,7 @@ static rlim_t limit_address_space(size_t more)
 	rlim_t before = limit.rlim_cur;
 	limit.rlim_cur = mapped_bytes() + more;
 	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
-	if (is_mappable(2 * more))
+	if (is_mappable(2 * more, PROT_NONE))
 		skip();
 	return before;
 }
@@ -205,27 +205,6 @@ static void address_space_limit_enomem_then_full_service(void **state)
 	free(block);
 }
 
-/* Not counted: what nobody may write to. */
-static size_t data_bytes(void)
-{
-	unsigned long pages = 0;
-	FILE *statm = fopen("/proc/self/statm", "re");
-
-	assert_non_null(statm);
-	assert_int_equal(fscanf(statm, "%*u %*u %*u %*u %*u %lu", &pages), 1);
-	fclose(statm);
-	return pages * (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static bool is_data_to_be_had(size_t size)
-{
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p != MAP_FAILED)
-		munmap(p, size);
-	return p != MAP_FAILED;
-}
-
 /* So that a block does not grow where it is. NULL: there is something already. */
 static void *occupy_behind(char *block)
 {
@@ -261,7 +240,7 @@ static void data_limit_block_grows_by_what_is_left(void **state)
 	limit = all;
 	limit.rlim_cur = data_bytes() + left;
 	assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
-	bool is_limited = !is_data_to_be_had(2 * left);
+	bool is_limited = !is_mappable(2 * left, PROT_READ | PROT_WRITE);
 	char *grown = is_limited ? realloc(block, new) : block;
 	assert_int_equal(setrlimit(RLIMIT_DATA, &all), 0);
 	assert_non_null(grown);

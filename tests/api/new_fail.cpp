@@ -3,6 +3,7 @@
 #include "new_common.hpp"
 
 #include <malloc.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <cstdlib>
@@ -160,7 +161,7 @@ void limit_address_space(std::size_t more)
 	assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
 	limit.rlim_cur = more ? mapped_bytes() + more : limit.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
-	if (more && is_mappable(2 * more))
+	if (more && is_mappable(2 * more, PROT_NONE))
 		skip();
 }
 

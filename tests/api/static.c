@@ -7,8 +7,8 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
