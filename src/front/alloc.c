@@ -222,8 +222,10 @@ HAK_COLD static bool keep(struct heap *h, uintptr_t block) {
 	uint32_t tag = pagemap_find(block).tag;
 	unsigned sc = tag_class(tag), most = sc <= KEPT_SMALL ? KEPT_MOST : KEPT_OF_LARGER;
 	bool has_owner = tag > TAG_CODE_MASK, is_mosaic = sc >= SC_COUNT;
+	if (!has_owner || is_mosaic || heap_goes_by_refills(h))
+		return false;
 	struct bin *b = &h->bins[sc];
-	if (!has_owner || is_mosaic || b->magic == 0 || heap_goes_by_refills(h))
+	if (b->magic == 0)
 		return false;
 	h->keeps_empty = h->keeps_others = true;
 	size_t count = (size_t)(h->classes[sc].end - (void **)bin_top(b)); /* of a bin without an array: it is full, too */
