@@ -159,7 +159,7 @@ struct os_file {
 	int fd;
 	bool absent;  /* there is none of that name */
 	bool regular; /* neither folder, FIFO nor device */
-	bool trusted; /* not everybody may write it, and if the process is privileged it is root's */
+	bool trusted; /* not everybody may write it, and if the process is privileged none but root may */
 };
 struct os_file os_file_open(const char *path);
 void os_file_close(int fd);

@@ -455,10 +455,11 @@ HAK_EVERYDAY struct os_file os_file_open(const char *path) {
 		return (struct os_file){ .fd = -1, .absent = fd == -ENOENT };
 	struct stat st;
 	bool known = stat_of((int)fd, "", &st);
+	mode_t distrusted = os_facts.privileged ? S_IWGRP | S_IWOTH : S_IWOTH;
 	return (struct os_file){
 		.fd = (int)fd,
 		.regular = known && S_ISREG(st.st_mode),
-		.trusted = known && (st.st_mode & S_IWOTH) == 0 && (st.st_uid == 0 || !os_facts.privileged),
+		.trusted = known && (st.st_mode & distrusted) == 0 && (st.st_uid == 0 || !os_facts.privileged),
 	};
 }
 

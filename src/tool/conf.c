@@ -72,6 +72,8 @@ static int check_file(const char *path) {
 	const mode_t reading = S_IRUSR | S_IRGRP | S_IROTH;
 	if (is_standard && (st.st_mode & reading) != reading)
 		bad += printf("%s: is ignored by some processes: not everybody may read it\n", path) > 0;
+	if (is_standard && (st.st_mode & (S_IWGRP | S_IWOTH)) == S_IWGRP)
+		bad += printf("%s: is ignored by privileged processes: its group may write to it\n", path) > 0;
 	if (is_standard && st.st_uid != 0)
 		bad += printf("%s: is ignored by privileged processes: it is not root's\n", path) > 0;
 	if (st.st_size > READ_MOST)

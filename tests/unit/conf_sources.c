@@ -196,6 +196,16 @@ static void file_of_another_user_ignored_when_privileged(void **state)
 	assert_int_equal(load(NULL, NULL)->purge_delay_ms, 5);
 }
 
+static void file_writable_by_its_group_ignored_when_privileged(void **state)
+{
+	write_file("purge_delay = 5\n");
+	assert_int_equal(chmod(path, 0664), 0);
+	os_facts.privileged = true;
+	assert_true(file_is_ignored());
+	os_facts.privileged = false;
+	assert_int_equal(load(NULL, NULL)->purge_delay_ms, 5);
+}
+
 static void file_unreadable_ignored(void **state)
 {
 	enum { NO_OTHER_USER = 77 };
@@ -330,6 +340,7 @@ int main(void)
 		TEST(file_linked_followed),
 		TEST(file_writable_by_all_ignored),
 		TEST(file_of_another_user_ignored_when_privileged),
+		TEST(file_writable_by_its_group_ignored_when_privileged),
 		TEST(file_unreadable_ignored),
 		TEST(nothing_said_unless_asked),
 		TEST(verbose_names_setting_value_and_source),
