@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/syscall.h"
@@ -81,7 +83,7 @@ const char *report_file_name(const char *path) {
 
 HAK_COLD static const char *program_file(void) {
 	static char path[256]; /* always the same is written */
-	long n = raw6(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)path, sizeof path - 1, 0, 0);
+	long n = raw4(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)path, sizeof path - 1);
 	return n > 0 ? report_file_name(path) : "?";
 }
 
@@ -93,7 +95,7 @@ const char *report_program(void) {
 }
 
 static uint64_t process_id(void) {
-	return (uint64_t)raw6(SYS_getpid, 0, 0, 0, 0, 0, 0);
+	return (uint64_t)raw3(SYS_getpid, 0, 0, 0);
 }
 
 bool report_path(char *path, size_t size, const char *pattern) {
@@ -130,18 +132,31 @@ void line_end(struct line *l) {
 	l->text[l->len++] = '\n';
 }
 
+HAK_NOINLINE int report_write(int fd, const char *text, size_t size) {
+	uint64_t signals = 1u << (SIGPIPE - 1) | 1u << (SIGXFSZ - 1), before = signals, others = signals;
+	const struct timespec no_time = { 0 };
+	long n;
+	raw4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&signals, (long)&before, sizeof signals);
+	raw3(SYS_rt_sigpending, (long)&others, sizeof others, 0);
+	do {
+		n = raw3(SYS_write, fd, (long)text, (long)size);
+		if (n > 0) {
+			text += n;
+			size -= (size_t)n;
+		}
+	} while (size > 0 && (n > 0 || n == -EINTR));
+	signals &= ~others; /* what waited before is the program's */
+	if (n < 0)
+		raw4(SYS_rt_sigtimedwait, (long)&signals, 0, (long)&no_time, sizeof signals);
+	raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before);
+	if (size > 0)
+		return n < 0 ? (int)-n : EIO;
+	return 0;
+}
+
+/* If it fails nobody is listening; nothing better can be done. */
 static void write_out(const struct line *l) {
-	const char *at = l->text;
-	size_t left = l->len;
-	while (left > 0) {
-		long n = raw6(SYS_write, STDERR_FILENO, (long)at, (long)left, 0, 0, 0);
-		if (n == -EINTR)
-			continue;
-		if (n <= 0)
-			break; /* nobody is listening; nothing better can be done */
-		at += n;
-		left -= (size_t)n;
-	}
+	report_write(STDERR_FILENO, l->text, l->len);
 }
 
 void line_write(struct line *l) {

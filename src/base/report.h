@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The last words of a process: one line on standard error, then abort().
+ * Lines on standard error, the last words of a process among them, and what else is written when asked for.
  *
  * A line is composed in a buffer on the stack and written with one write(2): nothing here
  * allocates, locks or uses stdio, so it works in signal handlers and with a ruined heap.
@@ -9,6 +9,10 @@
 #define HAK_BASE_REPORT_H
 
 #include "base/compiler.h"
+
+/* Writes all of it. 0, or why the file does not take it; no signal comes of that, be it that nobody reads the pipe or
+   that the file may not grow: the program has written nothing. */
+int report_write(int fd, const char *text, size_t size);
 
 /* A line being composed; what does not fit is cut. */
 struct line {

@@ -13,8 +13,25 @@
 #include <unistd.h>
 #endif
 
-/* Result as the kernel gives it: -4095..-1 is an error number. */
+/* By the number of arguments: what a call does not have need not be set. Result as the kernel gives it: -4095..-1 is an
+   error number. */
 #if defined(__x86_64__)
+static inline long raw3(long nr, long a, long b, long c) {
+	long ret;
+	__asm__ volatile("syscall" : "=a"(ret) : "a"(nr), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+	return ret;
+}
+
+static inline long raw4(long nr, long a, long b, long c, long d) {
+	long ret;
+	register long r10 __asm__("r10") = d;
+	__asm__ volatile("syscall"
+	                 : "=a"(ret)
+	                 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10)
+	                 : "rcx", "r11", "memory");
+	return ret;
+}
+
 static inline long raw6(long nr, long a, long b, long c, long d, long e, long f) {
 	long ret;
 	register long r10 __asm__("r10") = d;
@@ -26,7 +43,8 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 	                 : "rcx", "r11", "memory");
 	return ret;
 }
-#elif defined(__aarch64__)
+#else
+#if defined(__aarch64__)
 static inline long raw6(long nr, long a, long b, long c, long d, long e, long f) {
 	register long x8 __asm__("x8") = nr;
 	register long x0 __asm__("x0") = a;
@@ -49,6 +67,15 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 		ret = -errno;
 	errno = saved;
 	return ret;
+}
+#endif
+
+static inline long raw4(long nr, long a, long b, long c, long d) {
+	return raw6(nr, a, b, c, d, 0, 0);
+}
+
+static inline long raw3(long nr, long a, long b, long c) {
+	return raw6(nr, a, b, c, 0, 0, 0);
 }
 #endif
 

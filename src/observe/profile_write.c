@@ -18,7 +18,7 @@ struct out {
 
 static void flush(struct out *o) {
 	if (o->error == 0)
-		o->error = os_file_write(o->fd, o->text, o->len);
+		o->error = report_write(o->fd, o->text, o->len);
 	o->len = 0;
 }
 

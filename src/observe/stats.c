@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/report.h"
 #include "front/heap.h"
 #include "front/large.h"
 #include "observe/reading.h"
@@ -138,7 +139,7 @@ struct mallinfo2 stats_mallinfo2(void) {
 }
 
 static void put_file(void *arg, const char *text, size_t length) {
-	os_file_write(*(int *)arg, text, length);
+	report_write(*(int *)arg, text, length);
 }
 
 void stats_print(void) {

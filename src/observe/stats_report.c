@@ -68,7 +68,7 @@ static void say_not_written(void) {
 }
 
 static void flush(void) {
-	if (os_file_write(gathered.fd, gathered.text, gathered.len) != 0)
+	if (report_write(gathered.fd, gathered.text, gathered.len) != 0)
 		say_not_written();
 	gathered.len = 0;
 }

@@ -3,7 +3,7 @@
  * What HAKMEM asks of the operating system: the whole platform contract. One file per system
  * implements it (os_linux.c).
  *
- * None of these functions touches errno, allocates, takes a lock or is interposable: they make the
+ * None of these functions but os_init touches errno, allocates, takes a lock or is interposable: they make the
  * system call themselves, but for os_thread_start, os_handle_signal and os_symbol, which go by libc. Sizes are
  * bytes; addresses and sizes are multiples of the page size unless noted.
  */
@@ -179,9 +179,6 @@ int os_file_keep(int fd);
 
 /* Which file is open as `fd`: 0 if none is. No two of one device have the same number, and of two devices but by chance. */
 uint64_t os_file_identity(int fd);
-
-/* Writes all of it. 0, or why the file does not take it. */
-int os_file_write(int fd, const char *text, size_t size);
 
 /* Path of the running program, without NUL. Its length; 0: not known, or no shorter than `size`. */
 size_t os_executable(char *buf, size_t size);

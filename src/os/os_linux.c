@@ -8,7 +8,8 @@
  * sandboxes that permit what libc's malloc needs permit us. The clock is read
  * without a system call, unless the machine has none that can be. What else is here is for settings
  * that ask for it (background, name_maps, sample, stats, crash_report), for reports, and for the
- * constructor, which reads the settings and asks how much memory there is.
+ * constructor, which reads the settings and asks how much memory there is; and for a signal handler that forks amid a
+ * slow path, which asks how many threads there are.
  */
 #include "os/os.h"
 
@@ -212,7 +213,7 @@ HAK_EVERYDAY static void *map(void *hint, size_t size, long prot) {
 HAK_EVERYDAY static bool unmap(void *addr, size_t size) {
 	COUNT_CALL(munmap);
 	kernel_orders();
-	return !failed(raw6(SYS_munmap, (long)addr, (long)size, 0, 0, 0, 0));
+	return !failed(raw3(SYS_munmap, (long)addr, (long)size, 0));
 }
 
 /* Maps more than asked and trims both ends. */
@@ -304,21 +305,21 @@ HAK_EVERYDAY bool os_unmap(void *addr, size_t size) {
 HAK_EVERYDAY bool os_purge(void *addr, size_t size) {
 	HAK_PROBE2(purge, addr, size);
 	COUNT_CALL(madvise);
-	return !failed(raw6(SYS_madvise, (long)addr, (long)size, MADV_DONTNEED, 0, 0, 0));
+	return !failed(raw3(SYS_madvise, (long)addr, (long)size, MADV_DONTNEED));
 }
 
 HAK_EVERYDAY bool os_protect(void *addr, size_t size, bool accessible) {
 	long prot = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
-	return !failed(raw6(SYS_mprotect, (long)addr, (long)size, prot, 0, 0, 0));
+	return !failed(raw3(SYS_mprotect, (long)addr, (long)size, prot));
 }
 
 HAK_EVERYDAY void os_forbid_writes(void *addr, size_t size) {
-	raw6(SYS_mprotect, (long)addr, (long)size, PROT_READ, 0, 0, 0);
+	raw3(SYS_mprotect, (long)addr, (long)size, PROT_READ);
 }
 
 void os_advise_huge(void *addr, size_t size, bool wanted) {
 	COUNT_CALL(madvise);
-	raw6(SYS_madvise, (long)addr, (long)size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE, 0, 0, 0);
+	raw3(SYS_madvise, (long)addr, (long)size, wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
 HAK_EVERYDAY bool os_map_apart(void *addr, size_t size) {
@@ -342,7 +343,7 @@ bool os_populate(void *addr, size_t size) {
 	if (__atomic_load_n(&is_refused, __ATOMIC_RELAXED))
 		return false;
 	COUNT_CALL(madvise);
-	long ret = raw6(SYS_madvise, (long)addr, (long)size, MADV_POPULATE_WRITE, 0, 0, 0);
+	long ret = raw3(SYS_madvise, (long)addr, (long)size, MADV_POPULATE_WRITE);
 	bool refused = ret == -EINVAL || ret == -ENOSYS || ret == -EPERM;
 	if (refused)
 		__atomic_store_n(&is_refused, true, __ATOMIC_RELAXED);
@@ -354,7 +355,7 @@ enum os_growth os_grow(void *addr, size_t old_size, size_t new_size) {
 		return GROWTH_NO_ROOM;
 	COUNT_CALL(mremap);
 	kernel_orders();
-	long ret = raw6(SYS_mremap, (long)addr, (long)old_size, (long)new_size, 0, 0, 0);
+	long ret = raw4(SYS_mremap, (long)addr, (long)old_size, (long)new_size, 0);
 	kernel_orders();
 	if (settle_charge(new_size - old_size, !failed(ret)))
 		return GROWTH_DONE;
@@ -396,7 +397,7 @@ HAK_NOINLINE enum os_move_result os_move(void *addr, size_t old_size, size_t new
 typedef int clock_fn(clockid_t clock, struct timespec *ts);
 
 HAK_EVERYDAY static int ask_kernel(clockid_t clock, struct timespec *ts) {
-	return (int)raw6(SYS_clock_gettime, clock, (long)ts, 0, 0, 0, 0);
+	return (int)raw3(SYS_clock_gettime, clock, (long)ts, 0);
 }
 
 static clock_fn *find_clock(void) {
@@ -422,23 +423,23 @@ HAK_EVERYDAY uint64_t os_now_ms(void) {
 }
 
 HAK_EVERYDAY void os_wait(const void *word, uint32_t value) {
-	raw6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, 0, 0, 0);
+	raw4(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, 0);
 }
 
 void os_wait_ms(const void *word, uint32_t value, uint64_t ms) {
 	struct timespec ts = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
-	raw6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, (long)&ts, 0, 0);
+	raw4(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, (long)&ts);
 }
 
 HAK_EVERYDAY void os_wake(const void *word) {
-	raw6(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+	raw3(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1);
 }
 
 /* Of the file at `path`, or of `fd` if that is "". */
 HAK_NOINLINE HAK_EVERYDAY static bool stat_of(int fd, const char *path, struct stat *st) {
 #if defined(__x86_64__) || defined(__aarch64__)
 	/* libc has the kernel's layout. */
-	return !failed(raw6(SYS_newfstatat, fd, (long)path, (long)st, AT_EMPTY_PATH, 0, 0));
+	return !failed(raw4(SYS_newfstatat, fd, (long)path, (long)st, AT_EMPTY_PATH));
 #else
 	int saved = errno;
 	bool known = fstatat(fd, path, st, AT_EMPTY_PATH) == 0;
@@ -449,8 +450,7 @@ HAK_NOINLINE HAK_EVERYDAY static bool stat_of(int fd, const char *path, struct s
 
 HAK_EVERYDAY struct os_file os_file_open(const char *path) {
 	/* O_NONBLOCK: a FIFO must not hold up every program on the machine. */
-	long fd = raw6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-	               0, 0, 0);
+	long fd = raw4(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
 	if (failed(fd))
 		return (struct os_file){ .fd = -1, .absent = fd == -ENOENT };
 	struct stat st;
@@ -464,11 +464,11 @@ HAK_EVERYDAY struct os_file os_file_open(const char *path) {
 }
 
 HAK_EVERYDAY void os_file_close(int fd) {
-	raw6(SYS_close, fd, 0, 0, 0, 0, 0);
+	raw3(SYS_close, fd, 0, 0);
 }
 
 size_t os_file_read(int fd, char *buf, size_t size, size_t offset) {
-	long n = raw6(SYS_pread64, fd, (long)buf, (long)size, (long)offset, 0, 0);
+	long n = raw4(SYS_pread64, fd, (long)buf, (long)size, (long)offset);
 	return failed(n) ? 0 : (size_t)n;
 }
 
@@ -478,7 +478,7 @@ static int open_output(const char *path, int flags, int mode) {
 	bool trusted = !os_facts.secure && !begins_with(path, "/dev/shm/") &&
 		(begins_with(path, "/dev/") || begins_with(path, "/proc/"));
 	flags |= O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (trusted ? 0 : O_NOFOLLOW | O_NONBLOCK);
-	return (int)raw6(SYS_openat, AT_FDCWD, (long)path, flags, mode, 0, 0);
+	return (int)raw4(SYS_openat, AT_FDCWD, (long)path, flags, mode);
 }
 
 HAK_COLD int os_file_create(const char *path) {
@@ -491,7 +491,7 @@ HAK_COLD int os_file_append(const char *path) {
 
 int os_file_keep(int fd) {
 	enum { FROM = 200 };
-	return (int)raw6(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FROM, 0, 0, 0);
+	return (int)raw3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FROM);
 }
 
 uint64_t os_file_identity(int fd) {
@@ -499,33 +499,20 @@ uint64_t os_file_identity(int fd) {
 	return stat_of(fd, "", &st) ? ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) + 1 : 0;
 }
 
-int os_file_write(int fd, const char *buf, size_t size) {
-	while (size > 0) {
-		long n = raw6(SYS_write, fd, (long)buf, (long)size, 0, 0, 0);
-		if (n == -EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? (int)-n : EIO;
-		buf += n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
-
 size_t os_executable(char *buf, size_t size) {
-	long n = raw6(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)buf, (long)size, 0, 0);
+	long n = raw4(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)buf, (long)size);
 	return failed(n) || (size_t)n >= size ? 0 : (size_t)n;
 }
 
 HAK_EVERYDAY size_t os_memory(void) {
 	static const int kinds[] = { RLIMIT_AS, RLIMIT_DATA };
 	struct sysinfo info = { 0 };
-	if (failed(raw6(SYS_sysinfo, (long)&info, 0, 0, 0, 0, 0)))
+	if (failed(raw3(SYS_sysinfo, (long)&info, 0, 0)))
 		return 0;
 	size_t least = (size_t)info.totalram * info.mem_unit;
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
 		struct rlimit limit;
-		long ret = raw6(SYS_prlimit64, 0, kinds[i], 0, (long)&limit, 0, 0);
+		long ret = raw4(SYS_prlimit64, 0, kinds[i], 0, (long)&limit);
 		if (!failed(ret) && limit.rlim_cur != RLIM_INFINITY)
 			least = min_size(least, limit.rlim_cur);
 	}
@@ -534,7 +521,7 @@ HAK_EVERYDAY size_t os_memory(void) {
 
 void os_say(struct line *line) {
 	line_end(line);
-	raw6(SYS_write, STDERR_FILENO, (long)line->text, (long)line->len, 0, 0, 0);
+	report_write(STDERR_FILENO, line->text, line->len);
 }
 
 /* ---- a thread of our own ---- */
@@ -559,13 +546,13 @@ static void drop_privileges(void) {
 	const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
 	raw6(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0);
 	if (os_facts.privileged) /* else a sandbox may mind */
-		raw6(SYS_capset, (long)&header, (long)none, 0, 0, 0, 0);
+		raw3(SYS_capset, (long)&header, (long)none, 0);
 }
 
 static int run_thread(void *arg) {
 	struct os_thread *thread = arg;
 	__atomic_store_n(&thread->id, os_thread_id(), __ATOMIC_RELAXED);
-	raw6(SYS_prctl, PR_SET_NAME, (long)thread->name, 0, 0, 0, 0);
+	raw3(SYS_prctl, PR_SET_NAME, (long)thread->name, 0);
 	drop_privileges();
 	thread->run();
 	return 0;
@@ -575,12 +562,12 @@ static int run_thread(void *arg) {
 static int clone_without_signals(struct os_thread *thread, char *top) {
 	const uint64_t all = ~(uint64_t)0;
 	uint64_t before;
-	raw6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);
+	raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all);
 	int saved = errno;
 	int id = clone(run_thread, top, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
 	               CLONE_SYSVSEM, thread);
 	errno = saved;
-	raw6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
+	raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before);
 	return id;
 }
 
@@ -603,20 +590,20 @@ void *os_symbol(const char *name) {
 }
 
 HAK_EVERYDAY int os_thread_id(void) {
-	return (int)raw6(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	return (int)raw3(SYS_gettid, 0, 0, 0);
 }
 
 int os_process_id(void) {
-	return (int)raw6(SYS_getpid, 0, 0, 0, 0, 0, 0);
+	return (int)raw3(SYS_getpid, 0, 0, 0);
 }
 
 void os_raise(int signal) {
-	raw6(SYS_tgkill, os_process_id(), os_thread_id(), signal, 0, 0, 0);
+	raw3(SYS_tgkill, os_process_id(), os_thread_id(), signal);
 }
 
 void os_abort_process(void) {
 	static const uint32_t nobody_changes;
-	raw6(SYS_kill, os_process_id(), SIGABRT, 0, 0, 0, 0);
+	raw3(SYS_kill, os_process_id(), SIGABRT, 0);
 	os_wait_ms(&nobody_changes, 0, 1000);
 }
 

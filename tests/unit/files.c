@@ -2,12 +2,16 @@
 /* Files that the library writes: whoever may make links in the folder cannot lead it elsewhere. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/report.h"
 #include "common.h"
 #include "os/os.h"
 
@@ -37,7 +41,7 @@ static void file_made_and_emptied(void **state)
 		int fd = os_file_create("file");
 		assert_true(fd >= 0);
 		assert_int_equal(size_of("file"), 0);
-		assert_int_equal(os_file_write(fd, "words", 5), 0);
+		assert_int_equal(report_write(fd, "words", 5), 0);
 		os_file_close(fd);
 	}
 	assert_int_equal(size_of("file"), 5);
@@ -49,9 +53,50 @@ static void failed_write_says_why(void **state)
 	int fd = open("/dev/full", O_WRONLY);
 
 	assert_true(fd >= 0);
-	assert_int_equal(os_file_write(fd, "words", 5), ENOSPC);
+	assert_int_equal(report_write(fd, "words", 5), ENOSPC);
 	close(fd);
-	assert_int_equal(os_file_write(fd, "words", 5), EBADF);
+	assert_int_equal(report_write(fd, "words", 5), EBADF);
+}
+
+static bool is_pending(int number)
+{
+	sigset_t pending;
+
+	assert_int_equal(sigpending(&pending), 0);
+	return sigismember(&pending, number);
+}
+
+/* Of a pipe that nobody reads, and of a file as large as it may be. */
+static void failed_write_sends_no_signal(void **state)
+{
+	struct rlimit before, none;
+	sigset_t pipe_only;
+	int ends[2], fd = os_file_create("file");
+
+	assert_int_equal(pipe(ends), 0);
+	close(ends[0]);
+	assert_int_equal(report_write(ends[1], "words", 5), EPIPE);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	none = (struct rlimit){0, before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	int error = report_write(fd, "words", 5);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_int_equal(error, EFBIG);
+	assert_false(is_pending(SIGPIPE) || is_pending(SIGXFSZ));
+	/* Nor later, where it is blocked, as in a handler. What was sent before stays. */
+	sigemptyset(&pipe_only);
+	sigaddset(&pipe_only, SIGPIPE);
+	assert_int_equal(sigprocmask(SIG_BLOCK, &pipe_only, NULL), 0);
+	assert_int_equal(report_write(ends[1], "words", 5), EPIPE);
+	assert_false(is_pending(SIGPIPE));
+	raise(SIGPIPE);
+	assert_int_equal(report_write(ends[1], "words", 5), EPIPE);
+	assert_true(is_pending(SIGPIPE));
+	assert_int_equal(sigtimedwait(&pipe_only, NULL, &(struct timespec){0}), SIGPIPE);
+	assert_int_equal(sigprocmask(SIG_UNBLOCK, &pipe_only, NULL), 0);
+	close(ends[1]);
+	os_file_close(fd);
+	unlink("file");
 }
 
 static void link_not_followed(void **state)
@@ -156,6 +201,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(file_made_and_emptied),
 		cmocka_unit_test(failed_write_says_why),
+		cmocka_unit_test(failed_write_sends_no_signal),
 		cmocka_unit_test(files_are_told_apart),
 		cmocka_unit_test(link_not_followed),
 		cmocka_unit_test(fifo_without_reader_not_waited_for),
