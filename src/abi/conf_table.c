@@ -79,9 +79,13 @@ static int64_t factor_of(const struct setting *s, char unit) {
 	return 0;
 }
 
-/* All but SIGKILL, SIGSTOP, and the two that libc keeps to itself. */
-static bool can_be_caught(int64_t signal) {
-	return (((uint64_t)1 << SIGKILL | (uint64_t)1 << SIGSTOP | (uint64_t)3 << 32) >> (signal & 63) & 1) == 0;
+/* All but SIGKILL, SIGSTOP, the two that libc keeps to itself, and those of faults: the instruction would be tried again and
+   again. */
+static bool can_be_asked_by(int64_t signal) {
+	const uint64_t not_by = (uint64_t)1 << SIGKILL | (uint64_t)1 << SIGSTOP | (uint64_t)3 << 32 |
+		(uint64_t)1 << SIGSEGV | (uint64_t)1 << SIGBUS | (uint64_t)1 << SIGFPE | (uint64_t)1 << SIGILL |
+		(uint64_t)1 << SIGTRAP;
+	return (not_by >> (signal & 63) & 1) == 0;
 }
 
 /* A number that is no number for its size alone is out of bounds. */
@@ -101,7 +105,7 @@ static enum conf_verdict parse_number(const struct setting *s, struct text t, in
 	overflow |= __builtin_mul_overflow(v, negative ? -factor : factor, &v);
 	if (overflow || v < s->low || (v > s->high && s->high != INT32_MAX) || (negative && v == 0))
 		return CONF_OUT_OF_BOUNDS;
-	if (s->kind == KIND_SIGNAL && !can_be_caught(v))
+	if (s->kind == KIND_SIGNAL && !can_be_asked_by(v))
 		return CONF_OUT_OF_BOUNDS;
 	*valuep = v;
 	return CONF_TAKEN;
