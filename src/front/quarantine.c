@@ -32,8 +32,7 @@ static void let_go(struct heap *h, struct held held) {
 	h->quarantine->quarantined.blocks[s->sc]--;
 	uint64_t word = canary_load(held.block, size);
 	size_t usable = size - CANARY_BYTES;
-	if (!memory_is_zero(held.block, usable) || canary_kind(word) != KIND_FREED ||
-	    !canary_is_intact(held.block, word))
+	if (!memory_is_zero(held.block, usable) || !canary_says_freed(held.block, word))
 		misuse_written(MISUSE_AFTER_FREE, held.block, secure_usable_size(s, held.block));
 	else
 		block_put(h, s, held.block);

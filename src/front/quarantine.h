@@ -22,7 +22,7 @@
 enum {
 	RANDOM_BLOCKS = 256,
 	QUEUED_BLOCKS = 1024,
-	RANDOM_SIZE_MOST = 2048,      /* larger ones go to the queue at once */
+	RANDOM_SIZE_MOST = 1024,      /* larger ones go to the queue at once, which has half of all bytes at least */
 	QUARANTINE_BYTES = 512 << 10,
 	LARGE_BLOCKS = 64, /* of either queue */
 	ZEROED_SIZE_MOST = 2 * GRANULE,

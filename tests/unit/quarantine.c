@@ -125,6 +125,23 @@ static void block_freed_not_handed_out_while_it_waits(void **state)
 		}
 }
 
+/* However many smaller ones wait in random places. */
+static void large_block_waits_among_many(void **state)
+{
+	static uintptr_t live[8 * RANDOM_BLOCKS];
+
+	for (size_t size = 1000; size <= 2000; size += 1000) {
+		for (size_t i = 0; i < sizeof live / sizeof *live; i++)
+			live[i] = take(size);
+		for (size_t i = 0; i < sizeof live / sizeof *live; i++)
+			give(live[i]);
+		uintptr_t block = take(30000);
+		give(block);
+		assert_true(waits(block));
+		assert_sound();
+	}
+}
+
 static void quarantine_any_load_bounded(void **state)
 {
 	static uintptr_t live[200];
@@ -448,6 +465,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(block_freed_not_handed_out_while_it_waits),
+		TEST(large_block_waits_among_many),
 		TEST(quarantine_any_load_bounded),
 		TEST(longer_blocks_leave_in_the_order_they_came),
 		TEST(short_blocks_leave_in_random_order),
