@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The C++ run time, used from C and only when it is there: looked up when memory has run out.
+ * The C++ run time, used from C and only when it is there: whether it is, is asked at the start of C++ programs; the rest
+ * is looked up when memory has run out.
  */
 #ifndef HAK_ABI_CATCH_H
 #define HAK_ABI_CATCH_H
 
 #include "base/compiler.h"
-
-/* std::size_t in a mangled name: unsigned long, or unsigned int. */
-#if SIZE_MAX == UINT64_MAX
-#define CXX_SIZE_T "m"
-#else
-#define CXX_SIZE_T "j"
-#endif
 
 /* A function of the C++ run time: the one that the process sees; else the one of the object with the instruction `caller`
    (inside, or linked with it), else any, of a library that was loaded out of sight. NULL: there is none but `ours`. */

@@ -70,4 +70,11 @@ void *memcpy(void *, const void *, size_t) __asm__("memmove");
 #define HAK_MIB ((size_t)1 << 20)
 #define HAK_GIB ((size_t)1 << 30)
 
+/* std::size_t in a mangled C++ name: unsigned long, or unsigned int. */
+#if SIZE_MAX == UINT64_MAX
+#define CXX_SIZE_T "m"
+#else
+#define CXX_SIZE_T "j"
+#endif
+
 #endif

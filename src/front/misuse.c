@@ -54,7 +54,8 @@ void misuse_end_report(void) {
 	atomic_store_explicit(&reports.thread, 0, memory_order_release);
 }
 
-/* Are there operators unseen (has_operators_unseen)? Threads that ask at once find the same. */
+/* Are there operators unseen (has_operators_unseen)? There may be, where that is not to be found. Threads that ask at once
+   find the same. */
 static enum { NOT_FOUND, FOUND, NOT_TO_BE_FOUND } operators;
 
 void misuse_after_fork(bool threads_are_gone) {
@@ -162,12 +163,17 @@ bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, si
 	return finish(&l, OP_ACCESS, addr);
 }
 
+static bool other_defines(const char *name) {
+	return elf_others_define(name, "libstdc++.so\0libc++\0");
+}
+
 /* A library may have the C++ run time inside, and call its own new and delete, which go by malloc and free, where others
-   call ours: then blocks that pass between them are of both kinds. The run time's own libraries call ours. */
+   call ours: then blocks that pass between them are of both kinds. So they are in a program that replaces but one of the
+   two. The run time's own libraries call ours. */
 HAK_GUESS static bool has_operators_unseen(void) {
-	if (operators == NOT_FOUND && elf_others_define("_ZdlPv", "libstdc++.so\0libc++\0"))
+	if (operators == NOT_FOUND && (other_defines("_ZdlPv") || other_defines("_Znw" CXX_SIZE_T)))
 		operators = FOUND; /* for good: a library that goes leaves blocks */
-	return operators == FOUND;
+	return operators != NOT_FOUND;
 }
 
 bool misuse_is_other_kind(unsigned by, unsigned made) {
