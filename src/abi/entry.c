@@ -308,7 +308,7 @@ HAK_FAR void *entry_not_regrown(void *ptr) {
 	return NULL;
 }
 
-/* All but a small block: small rather than fast. */
+/* All but a small block that gets another plain size: small rather than fast. */
 HAK_COLD static void *realloc_other(void *ptr, size_t size, const void *caller) {
 	size_t old;
 	enum block_found found = find_other(OP_REALLOC, ptr, &old, caller);
@@ -370,6 +370,7 @@ HAK_FAR int entry_trim(size_t keep) {
 	if (h == NULL)
 		return 0;
 	heap_enter(h);
+	h->caller = ENTRY_CALLER;
 	bool any = release_memory(h, keep);
 	heap_leave(h);
 	return any;

@@ -13,6 +13,7 @@
 #include "front/alloc.h"
 #include "front/background.h"
 #include "front/bigcache.h"
+#include "front/details.h"
 #include "front/secure.h"
 #include "front/sleepers.h"
 #include "front/watch.h"
@@ -20,6 +21,7 @@
 #include "observe/profile.h"
 #include "observe/stats.h"
 #include "os/os.h"
+#include "os/trace.h"
 
 /* Registers a destructor for the end of the thread, without a pthread key: a process may use all of
    those itself. `dso` is any address in the library, here and below. */
@@ -111,6 +113,8 @@ HAK_EVERYDAY __attribute__((constructor(INIT_FIRST))) static void constructor(in
 	if (HAK_UNLIKELY(os_facts.secure))
 		conf_hide(env);
 	bigcache_init();
+	if (details_are_told())
+		trace_prepare();
 	crash_init();
 	profile_init();
 	stats_begin();
@@ -199,7 +203,7 @@ HAK_EVERYDAY static bool register_exit(struct heap *h) {
 /* A thread that could not be attached is as it was: it tries again the next time. */
 static void detach(struct tcache *t) {
 	struct heap *h = t->heap;
-	tcache_count_frees(NULL, TAG_MATCHES_NONE); /* as in lifecycle_thread_exit */
+	tcache_count_frees(NULL, TAG_MATCHES_NONE); /* as in leave_heap */
 	t->heap = NULL;
 	heap_retire(h);
 }

@@ -87,9 +87,10 @@ static void write_nursery(uintptr_t addr) {
 	uintptr_t block;
 	unsigned sc;
 	struct line l;
-	enum nursery_state state = nursery_find(addr, &block, &sc);
-	if (state == NURSERY_UNUSED)
+	if (nursery_find(addr, &block, &sc) == NURSERY_UNUSED)
 		return;
+	/* Asked about its beginning, which tells the two apart. */
+	enum nursery_state state = nursery_find(block, &block, &sc);
 	begin(&l, block, hak_size_classes[sc].size, "among the process's first, ");
 	line_str(&l, state == NURSERY_FREED ? "freed" : "in use");
 	line_write_plain(&l);

@@ -80,7 +80,7 @@ HAK_COLD static bool finish(struct line *l, enum misuse_op op, uintptr_t addr) {
 	bool aside = background_is_this(), is_first = misuse_begin_report();
 	if (is_first && ++reports.said <= REPORTS_MOST)
 		line_write(l);
-	if (is_first && !aside && !reports.has_details && (hak_settings.verbose || hak_settings.secure >= 2)) {
+	if (is_first && !aside && !reports.has_details && details_are_told()) {
 		reports.has_details = true;
 		details_write(addr);
 	}

@@ -36,6 +36,16 @@ static void line_block(struct line *l, uintptr_t addr, uintptr_t block, size_t s
 static const char unused[] = "is memory of ours that no block has had yet";
 static const char behind[] = "behind the end of";
 
+/* The canary tells, else the block's first word, if it can be read. */
+static const char *slab_block_state(const struct slab *s, uintptr_t block) {
+	uintptr_t word = s->has_canaries ? block + s->block_size - CANARY_BYTES : block;
+	if (!os_is_readable((const void *)word))
+		return "live or freed";
+	bool is_free = s->has_canaries ? canary_kind(canary_load(block, s->block_size)) == KIND_FREED :
+		misuse_block_is_free(s, block);
+	return is_free ? "freed" : "live";
+}
+
 static void describe_slab(struct line *l, const struct slab *s, uintptr_t addr) {
 	uintptr_t block = misuse_block_around(s, addr);
 	if (block == 0) {
@@ -43,10 +53,7 @@ static void describe_slab(struct line *l, const struct slab *s, uintptr_t addr) 
 		return;
 	}
 	size_t size = hak_size_classes[slab_class_at(s, block)].size;
-	/* The block's first word tells, if it can be read. */
-	const char *state = !os_is_readable((const void *)block) ? "live or freed" :
-		misuse_block_is_free(s, block) ? "freed" : "live";
-	line_block(l, addr, block, size, state);
+	line_block(l, addr, block, size, slab_block_state(s, block));
 }
 
 static void describe_nursery(struct line *l, uintptr_t addr) {

@@ -102,6 +102,34 @@ void trace_capture(struct trace *s, const void *caller) {
 	s->count = trace_walk(s->pc, TRACE_FRAMES, caller);
 }
 
+/* ---- objects ---- */
+
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+static __typeof__(_dl_find_object) *find_unlocked;
+
+void trace_prepare(void) {
+	*(void **)&find_unlocked = os_symbol("_dl_find_object");
+}
+
+static bool object_of(const void *pc, Dl_info *info) {
+	struct dl_find_object o;
+	if (find_unlocked == NULL)
+		return trace_object(pc, info);
+	if (find_unlocked((void *)(uintptr_t)pc, &o) != 0)
+		return false;
+	info->dli_fbase = o.dlfo_map_start;
+	info->dli_fname = o.dlfo_link_map->l_name;
+	return true;
+}
+#else
+void trace_prepare(void) {
+}
+
+static bool object_of(const void *pc, Dl_info *info) {
+	return trace_object(pc, info);
+}
+#endif
+
 HAK_COLD void trace_write(const struct trace *s) {
 	for (uint32_t i = 0; i < s->count; i++) {
 		const void *pc = (const void *)s->pc[i];
@@ -112,9 +140,11 @@ HAK_COLD void trace_write(const struct trace *s) {
 		line_dec(&l, i);
 		line_str(&l, " ");
 		line_ptr(&l, pc);
-		if (trace_object(pc, &info) && info.dli_fname != NULL) {
+		if (object_of(pc, &info) && info.dli_fname != NULL) {
+			/* The program itself has no name among objects. */
+			const char *name = info.dli_fname[0] == '\0' && os_facts.started_as != NULL ? os_facts.started_as : info.dli_fname;
 			line_str(&l, " ");
-			line_text(&l, info.dli_fname, text_length(info.dli_fname));
+			line_text(&l, name, text_length(name));
 			line_str(&l, "+");
 			line_ptr(&l, (const void *)trace_in_file(s->pc[i], &info));
 		}

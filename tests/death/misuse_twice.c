@@ -4,6 +4,7 @@
 
 #include "cases.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -409,11 +410,26 @@ static void after_another_that_was_left(size_t size)
 	at_once(size);
 }
 
+/* What more is said of the block must not wait for the loader. */
+static void by_thread_that_a_constructor_waits_for(size_t size)
+{
+	char text[2 * sizeof(uintptr_t) + 1] = "";
+	void *p = take(size);
+	uintptr_t rest = (uintptr_t)p;
+
+	for (unsigned i = 2 * sizeof(uintptr_t); i-- > 0; rest >>= 4)
+		text[i] = "0123456789abcdef"[rest & 15];
+	setenv("MISUSE_BLOCK", text, 1);
+	expect_double_free(p, malloc_usable_size(p));
+	dlopen(WAITS, RTLD_NOW);
+}
+
 const struct misuse twice_cases[] = {
 	{"block_freed_twice_at_once", SIZE_EVERY, at_once},
 	{"freed_as_17th_of_its_size_and_again", SIZE_SMALL | SIZE_MEDIUM, as_17th},
 	{"freed_as_65th_of_its_size_and_again", SIZE_SMALL | SIZE_MEDIUM, as_65th},
 	{"freed_after_trim_and_again", SIZE_EVERY, after_trim},
+	{"block_freed_twice_by_thread_that_a_constructor_waits_for", SIZE_EVERY, by_thread_that_a_constructor_waits_for},
 	{"block_freed_twice_after_few_others", SIZE_EVERY, after_few_others},
 	{"block_freed_twice_after_many_others", SIZE_EVERY, after_many_others},
 	{"block_freed_twice_interleaved", SIZE_EVERY, interleaved},

@@ -143,6 +143,13 @@ int main(int argc, char **argv)
 		char *next_page = page_of(p) + page_size();
 		mprotect(next_page, 1, PROT_NONE);
 		crash_at(next_page);
+	} else if (strcmp(what, "quarantined") == 0) {
+		p = malloc(100);
+		puts(""); /* as below */
+		free(p);
+		printf("%p 0 %p\n", (void *)p, (void *)p);
+		fflush(stdout);
+		((void (*)(void))(uintptr_t)p)(); /* its first word is readable, and zero */
 	} else if (strcmp(what, "freed_large") == 0) {
 		p = malloc(8 << 20);
 		puts(""); /* what it allocates must not take the place */

@@ -11,6 +11,7 @@
 #include <ucontext.h>
 
 #include "common.h"
+#include "listen.h"
 #include "observe/stack.h"
 #include "os/os.h"
 
@@ -258,12 +259,41 @@ static void address_in_a_file_is_as_the_file_has_it(void **state)
 	assert_int_equal(trace_in_file(at, &info), at);
 }
 
+/* By the loader's list, which takes its lock, and without. */
+static void address_named_by_its_file(void **state)
+{
+	const struct trace here = { .count = 1, .pc = { (uintptr_t)address_named_by_its_file } };
+	Dl_info info;
+
+	assert_int_not_equal(dladdr((void *)here.pc[0], &info), 0);
+	for (int i = 0; i < 2; i++) {
+		listen_begin();
+		trace_write(&here);
+		assert_said("  #0 %p %s+%p", (void *)here.pc[0], info.dli_fname, (void *)trace_in_file(here.pc[0], &info));
+		trace_prepare();
+	}
+}
+
+static void address_of_library_named_by_its_file(void **state)
+{
+	const struct trace there = { .count = 1, .pc = { (uintptr_t)__errno_location } };
+	Dl_info info;
+
+	assert_int_not_equal(dladdr((void *)there.pc[0], &info), 0);
+	trace_prepare();
+	listen_begin();
+	trace_write(&there);
+	assert_said("  #0 %p %s+%p", (void *)there.pc[0], info.dli_fname, (void *)trace_in_file(there.pc[0], &info));
+}
+
 #define ON_STACK(test) cmocka_unit_test_setup_teardown(test, map_stack, unmap_stack)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(address_in_a_file_is_as_the_file_has_it),
+		cmocka_unit_test(address_named_by_its_file),
+		cmocka_unit_test(address_of_library_named_by_its_file),
 		cmocka_unit_test(walk_gives_callers_innermost_first),
 		cmocka_unit_test(walk_begins_at_caller),
 		cmocka_unit_test(walk_puts_caller_that_is_nobody_first),
