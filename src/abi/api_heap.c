@@ -95,7 +95,7 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 	if (regrown == NULL && (size <= old / 2 || size > old)) {
 		p = hak_heap_malloc(heap, size);
 		if (p == NULL && grows)
-			regrown = regrow(heap, ptr, size, MUST_MOVE); /* as entry_realloc does */
+			regrown = regrow(heap, ptr, size, MUST_MOVE); /* as realloc_other does */
 	}
 	if (regrown != NULL) {
 		errno = saved;

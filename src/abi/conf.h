@@ -9,7 +9,8 @@
  * Reads the file, then the environment `env` (not in secure execution), each winning over the one before.
  * A profile wins over an earlier source, and the settings given beside it in its own source win over it;
  * only the last one named counts. What is not understood is ignored, and said if the setting `verbose` is
- * on. Once, before threads. Allocates nothing, opens one file at most.
+ * on. Once, before threads. Allocates nothing; opens this file, and for `limit = cgroup`
+ * those of the process's groups.
  */
 void conf_load(char *const *env);
 

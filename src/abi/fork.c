@@ -49,7 +49,7 @@ static void repair(struct lock *l, void (*rebuild)(void)) {
 		rebuild();
 }
 
-/* Any lock but those of the purge thread and of fork itself. */
+/* Any lock but the purge thread's. */
 static bool holds_locks(void) {
 	for (unsigned sc = 0; sc < SC_COUNT; sc++)
 		if (lock_is_held(pool_lock(sc)))

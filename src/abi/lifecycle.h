@@ -2,7 +2,7 @@
 /*
  * Lifecycle: the process's first block, a thread's first and last.
  *
- *   thread:  inert (zeroed TLS) -> attached at its first slow path -> torn down at its exit
+ *   thread:  inert (zeroed TLS) -> attached when it first asks for memory -> torn down at its exit
  *
  * A torn-down thread never gets a heap again: TLS destructors, key destructors and libc's own
  * clean-up still allocate and free then, and are served by the late heap. The thread that is alone

@@ -10,8 +10,8 @@
  *
  * From level 1 on a thread's cache (front/tcache.h) stays inert, so every call of the program comes to
  * front/alloc.c, which asks here; the thread's heap has bins of its own. The level is settled before
- * the first slab from which a block is handed out (abi/lifecycle.c), except for the nursery, whose blocks
- * have no canary at any level.
+ * the first slab from which a block is handed out to the program (abi/lifecycle.c: the loader may have had some before),
+ * except for the nursery, whose blocks have no canary at any level.
  */
 #ifndef HAK_FRONT_SECURE_H
 #define HAK_FRONT_SECURE_H

@@ -4,8 +4,8 @@
  * address is to the allocator, and what the thread last had it do; then the signal takes its course: the
  * program's own handler, if it had one before ours was installed, else the default action.
  *
- * Runs in a signal handler, maybe amid any function of ours: it takes no lock and changes nothing, and
- * guesses where others are at work. On the alternate stack of the thread if it has one.
+ * Runs in a signal handler, maybe amid any function of ours: it takes no lock, changes nothing, waits a second
+ * at most for another report, and guesses where others are at work. On the alternate stack of the thread if it has one.
  */
 #ifndef HAK_OBSERVE_CRASH_H
 #define HAK_OBSERVE_CRASH_H

@@ -55,7 +55,7 @@ enum tag_code {
 	TAG_LARGE_FREED,    /* a large block began here that was freed, and the memory is still ours; descriptor: its
 	                       size, as a number */
 	TAG_LARGE_CACHED,   /* in BigCache; descriptor: struct large */
-	TAG_LARGE_GONE,     /* likewise, but unmapped: may be somebody else's memory by now */
+	TAG_LARGE_GONE,     /* as TAG_LARGE_FREED, but unmapped: may be somebody else's memory by now */
 };
 
 #define PAGEMAP_GUARD ((size_t)32 << 10) /* holds a page of up to 16 KiB, wherever it begins */
