@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The C++ run time, used from C and only when it is there: whether it is, is asked at the start of C++ programs; the rest
- * is looked up when memory has run out.
+ * The C++ run time, used from C and only when it is there: whether it is, is asked at the start of C++ programs; the
+ * rest is looked up when memory has run out.
  */
 #ifndef HAK_ABI_CATCH_H
 #define HAK_ABI_CATCH_H

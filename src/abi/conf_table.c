@@ -79,8 +79,8 @@ static int64_t factor_of(const struct setting *s, char unit) {
 	return 0;
 }
 
-/* All but SIGKILL, SIGSTOP, the two that libc keeps to itself, and those of faults: the instruction would be tried again and
-   again. */
+/* All but SIGKILL, SIGSTOP, the two that libc keeps to itself, and those of faults: the instruction would be tried
+   again and again. */
 static bool can_be_asked_by(int64_t signal) {
 	const uint64_t not_by = (uint64_t)1 << SIGKILL | (uint64_t)1 << SIGSTOP | (uint64_t)3 << 32 |
 		(uint64_t)1 << SIGSEGV | (uint64_t)1 << SIGBUS | (uint64_t)1 << SIGFPE | (uint64_t)1 << SIGILL |

@@ -3,8 +3,8 @@
  * Fork.
  *
  * No lock is taken before fork (but the purge thread's, which is waited for a moment at most): a thread that holds
- * libc's stdio lock may be waiting for one of ours, and fork waits for stdio. So the child finds our memory as it was at one instant (each
- * thread stopped somewhere, none having seen what another did later) and repairs it: a structure
+ * libc's stdio lock may be waiting for one of ours, and fork waits for stdio. So the child finds our memory as it was
+ * at one instant (each thread stopped somewhere, none having seen what another did later) and repairs it: a structure
  * whose lock was held is rebuilt from what is written before it, and the heaps of the threads that
  * are gone are retired; the latter before the child's first slow path, which most children never
  * take. When fork was called in a signal handler that interrupted this very thread

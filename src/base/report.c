@@ -133,11 +133,13 @@ void line_end(struct line *l) {
 }
 
 HAK_NOINLINE int report_write(int fd, const char *text, size_t size) {
-	uint64_t signals = 1u << (SIGPIPE - 1) | 1u << (SIGXFSZ - 1), before = signals, others = signals;
+	uint64_t signals = 1u << (SIGPIPE - 1) | 1u << (SIGXFSZ - 1), before = signals, waiting;
 	const struct timespec no_time = { 0 };
 	long n;
 	raw4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&signals, (long)&before, sizeof signals);
-	raw3(SYS_rt_sigpending, (long)&others, sizeof others, 0);
+	waiting = before & signals; /* only what is blocked can wait */
+	if (waiting != 0)
+		raw3(SYS_rt_sigpending, (long)&waiting, sizeof waiting, 0);
 	do {
 		n = raw3(SYS_write, fd, (long)text, (long)size);
 		if (n > 0) {
@@ -145,7 +147,7 @@ HAK_NOINLINE int report_write(int fd, const char *text, size_t size) {
 			size -= (size_t)n;
 		}
 	} while (size > 0 && (n > 0 || n == -EINTR));
-	signals &= ~others; /* what waited before is the program's */
+	signals &= ~waiting; /* what waited before is the program's */
 	if (n < 0)
 		raw4(SYS_rt_sigtimedwait, (long)&signals, 0, (long)&no_time, sizeof signals);
 	raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before);

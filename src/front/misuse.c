@@ -54,8 +54,8 @@ void misuse_end_report(void) {
 	atomic_store_explicit(&reports.thread, 0, memory_order_release);
 }
 
-/* Are there operators unseen (has_operators_unseen)? There may be, where that is not to be found. Threads that ask at once
-   find the same. */
+/* Are there operators unseen (has_operators_unseen)? There may be, where that is not to be found. Threads that ask at
+   once find the same. */
 static enum { NOT_FOUND, FOUND, NOT_TO_BE_FOUND } operators;
 
 void misuse_after_fork(bool threads_are_gone) {

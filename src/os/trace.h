@@ -33,8 +33,9 @@ bool trace_object(const void *address, Dl_info *info);
 /* An address in that object, as its file has it and addr2line wants it. */
 uintptr_t trace_in_file(uintptr_t address, const Dl_info *info);
 
-/* Looks up what trace_write finds objects by. If it could not, that waits for the loader, as dladdr does: for ever, in a
-   thread that a library's constructor waits for, or where a thread that had the loader's lock is not in a forked child. */
+/* Looks up what trace_write finds objects by. If it could not, that waits for the loader, as dladdr does: for ever, in
+   a thread that a library's constructor waits for, or where a thread that had the loader's lock is not in a forked
+   child. */
 void trace_prepare(void);
 
 /* A line per frame: address, and object and offset where they can be told. */
