@@ -105,6 +105,8 @@ static int write_and_try(const struct options *o, struct preload_file *f, struct
 		complain("preload: %s: is as it was", f->path);
 		return TOOL_FAILED;
 	}
+	if (!o->no_test && !preload_sync_library(f->root, o->library))
+		return TOOL_FAILED;
 	struct bytes old = f->text;
 	int code = preload_file_replace(f, text);
 	if (code != TOOL_OK)

@@ -98,6 +98,10 @@ bool preload_check_form(const char *path);
    has been said. */
 bool preload_check_library(int root, const char *path);
 
+/* Brings the library and what leads to it to the disk, which may not have seen it since it was installed. Not before
+   then may the line be there that names it. false: a line has been said. */
+bool preload_sync_library(int root, const char *path);
+
 /* ---- trials ---- */
 
 struct trials {

@@ -150,6 +150,18 @@ static bool check_way(int root, const char *path) {
 	return true;
 }
 
+/* All of its file system: folders and links count, too. Some file systems have no disk. */
+bool preload_sync_library(int root, const char *path) {
+	char expanded[PATH_MAX];
+	int fd = expand(path, expanded, sizeof expanded) ? preload_open_in(root, expanded, O_RDONLY | O_NONBLOCK) : -1;
+	bool done = fd >= 0 && (syncfs(fd) == 0 || (errno != EIO && errno != ENOSPC && errno != EDQUOT));
+	if (!done)
+		refuse(path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
 bool preload_check_library(int root, const char *path) {
 	char expanded[PATH_MAX];
 	struct stat st;
