@@ -109,7 +109,7 @@ struct heap {
 	struct warm_counters warm[SC_BANDS];
 	struct ops *ops;         /* NULL: operations are not counted */
 	struct outbox outbox;
-	struct message *unread;  /* taken out of the inbox, and not taken up yet */
+	_Atomic(struct message *) unread; /* taken out of the inbox, and not taken up yet; front/heap_messages.c */
 	struct sampling *sampling; /* NULL: not sampling; front/sampling.h */
 	struct sampling *sampling_memory; /* NULL: never did */
 	uint32_t sampling_seen;  /* generation of the switch that the thread follows */
@@ -189,7 +189,8 @@ HAK_INLINE bool heap_owns(const struct heap *h, uint32_t tag) {
 }
 
 HAK_INLINE bool heap_has_messages(const struct heap *h) {
-	return h->unread != NULL || inbox_has_messages(&h->inbox);
+	/* Relaxed: a hint. */
+	return atomic_load_explicit(&h->unread, memory_order_relaxed) != NULL || inbox_has_messages(&h->inbox);
 }
 
 /* Takes up blocks that other threads freed and sent in messages, until the bin of class `sc` has some; 0: all of them. */
@@ -197,6 +198,9 @@ void heap_read_messages(struct heap *h, unsigned sc);
 
 /* The heap has no slabs any more, and takes messages no longer: what blocks are in those go to their slabs. */
 void heap_close_messages(struct heap *h);
+
+/* What its owner has taken out of the inbox and not taken up yet. Any thread. */
+struct message *heap_take_unread(struct heap *h);
 
 /* Posts the blocks of a message that is OUT to their slabs, and releases it. Whoever has it to itself. */
 void heap_scatter_message(struct message *m);

@@ -60,15 +60,28 @@ static void read_message(struct heap *h, struct message *m) {
 	message_release(m);
 }
 
+/* The next that is unread. NULL: there is none. Others take all of them or none (front/sleepers.h), and none but the owner
+   puts some there: hence no ABA. */
+static struct message *next_unread(struct heap *h) {
+	/* Relaxed, here and below: it has put them there itself; and who takes the rest acquires what it released then. */
+	struct message *m = atomic_load_explicit(&h->unread, memory_order_relaxed);
+	if (m == NULL || atomic_compare_exchange_strong_explicit(&h->unread, &m, message_next(m), memory_order_relaxed,
+	                                                         memory_order_relaxed))
+		return m;
+	return NULL;
+}
+
 HAK_EVERYDAY void heap_read_messages(struct heap *h, unsigned sc) {
 	while (heap_has_messages(h)) {
-		struct message *m = h->unread;
-		if (m == NULL)
+		struct message *m = next_unread(h);
+		if (m == NULL) {
 			m = inbox_take_messages(&h->inbox, false);
-		/* Others have taken them this moment (front/sleepers.h); or a handler has forked, and this is the child. */
-		if (HAK_UNLIKELY(m == NULL || m == MESSAGES_CLOSED))
-			return;
-		h->unread = m->next;
+			/* Others have taken them this moment; or a handler has forked, and this is the child. */
+			if (HAK_UNLIKELY(m == NULL || m == MESSAGES_CLOSED))
+				return;
+			/* Release: the messages, for others. */
+			atomic_store_explicit(&h->unread, message_next(m), memory_order_release);
+		}
 		if (HAK_UNLIKELY(heap_goes_by_refills(h)))
 			heap_scatter_message(m);
 		else
@@ -80,14 +93,19 @@ HAK_EVERYDAY void heap_read_messages(struct heap *h, unsigned sc) {
 
 HAK_NOINLINE HAK_EVERYDAY void heap_scatter_messages(struct message *list) {
 	for (struct message *m = list, *next; m != NULL && m != MESSAGES_CLOSED; m = next) {
-		next = m->next;
+		next = message_next(m);
 		heap_scatter_message(m);
 	}
 }
 
+HAK_EVERYDAY struct message *heap_take_unread(struct heap *h) {
+	/* Relaxed: a hint. Acquire: the messages. */
+	return atomic_load_explicit(&h->unread, memory_order_relaxed) == NULL ? NULL :
+		atomic_exchange_explicit(&h->unread, NULL, memory_order_acquire);
+}
+
 HAK_EVERYDAY void heap_close_messages(struct heap *h) {
-	struct message *unread = h->unread;
-	h->unread = NULL; /* first: a fork child amid the rest must not take them up once more */
-	heap_scatter_messages(unread);
+	/* Taken first: a fork child amid the rest must not take them up once more. */
+	heap_scatter_messages(heap_take_unread(h));
 	heap_scatter_messages(inbox_take_messages(&h->inbox, true));
 }

@@ -58,8 +58,10 @@ static struct slab *pick(struct inbox *in, size_t most) {
 }
 
 /* All of it, or no more than one free should take the time for. */
-static void relieve(struct inbox *in, bool all) {
+static void relieve(struct heap *h, bool all) {
+	struct inbox *in = &h->inbox;
 	/* What lies in messages may be all that a slab lacks. */
+	heap_scatter_messages(heap_take_unread(h));
 	heap_scatter_messages(inbox_take_others_messages(in));
 	for (struct slab *s = pick(in, all ? SIZE_MAX : AT_ONCE), *next; s != NULL; s = next) {
 		next = s->inbox_next;
@@ -104,7 +106,7 @@ static uint32_t relieve_inboxes(enum extent extent) {
 	for (struct heap *h = heap_registry(); h != NULL; h = h->next) {
 		struct inbox *in = &h->inbox;
 		unsigned whole = atomic_load_explicit(&in->whole, memory_order_relaxed);
-		if (whole == 0 && inbox_has_messages(in))
+		if (whole == 0 && heap_has_messages(h))
 			whole = 1; /* at least, once those have come home; an owner that reads has others by the next look */
 		if (whole == 0 || h->forsaken) /* the latter is nobody's */
 			continue;
@@ -114,7 +116,7 @@ static uint32_t relieve_inboxes(enum extent extent) {
 			is_locked = true; /* it may be destroyed at any moment, but under its lock */
 			inboxes_note(); /* which somebody may have */
 		} else {
-			relieve(in, extent != PART_OF_DUE);
+			relieve(h, extent != PART_OF_DUE);
 		}
 	}
 	if (is_locked && extent != EVERYTHING)

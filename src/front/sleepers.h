@@ -6,7 +6,8 @@
  * along its lists. A slab of which the owner has blocks in a bin, or on a list of its own, stays as it is, and so do
  * mosaics.
  *
- * An inbox is due when it has held such slabs, or messages, which may be all that a slab lacks, for a purge delay, and at
+ * An inbox is due when it has held such slabs, or messages, which may be all that a slab lacks, be they out of it and
+ * unread, for a purge delay, and at
  * once when such slabs are, with those of others that are not due, more than WAIT_FLOOR and a sixteenth of what is in
  * use. Both are looked at on slow paths, as all purging is (space/purge.h), when a thread ends, and by the purge thread.
  * What waits for a locked heap is taken up for it, under its lock, if nobody has that.

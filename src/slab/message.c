@@ -17,7 +17,7 @@ static bool push(struct inbox *in, struct message *m) {
 	do {
 		if (top == MESSAGES_CLOSED)
 			return false;
-		m->next = top;
+		atomic_store_explicit(&m->next, top, memory_order_relaxed);
 		/* Release: the message, and what the program wrote before it freed the blocks. No ABA: messages leave only
 		   all at once. */
 	} while (!atomic_compare_exchange_weak_explicit(&in->messages, &top, m, memory_order_release,

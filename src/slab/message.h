@@ -30,7 +30,7 @@ enum {
 enum message_state { MESSAGE_FREE, MESSAGE_OPEN, MESSAGE_OUT };
 
 struct message {
-	struct message *next;     /* OUT: whoever holds it */
+	_Atomic(struct message *) next; /* OUT: whoever holds it */
 	struct inbox *to;         /* constant while OPEN or OUT, as is */
 	uint32_t owner;           /* its tag */
 	uint32_t bytes;           /* of blocks */
@@ -50,6 +50,12 @@ HAK_INLINE unsigned message_class(uint64_t entry) {
 /* Is one more block of `size` bytes the last that goes in? */
 HAK_INLINE bool message_fills(const struct message *m, uint32_t size) {
 	return m->count + 1u >= MESSAGE_BLOCKS || m->bytes + size >= MESSAGE_BYTES;
+}
+
+/* The next of a list that we have; of another it may be anything. */
+HAK_INLINE struct message *message_next(const struct message *m) {
+	/* Relaxed: who has the list has acquired it. */
+	return atomic_load_explicit(&m->next, memory_order_relaxed);
 }
 
 /* Puts a block of class `sc`, which has that size, in an OPEN message. Its sender. */

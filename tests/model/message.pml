@@ -1,8 +1,9 @@
 /*
  * message.pml - blocks of many slabs on their way to one owner, in messages.
  *
- * Models: src/slab/message.c, message_to and outbox_flush (src/front/outbox.c), src/front/heap_messages.c, and of
- * heap_acquire, heap_retire and pool_adopt what they do to owners and inboxes. Senders free blocks that they do not
+ * Models: src/slab/message.c, message_to and outbox_flush (src/front/outbox.c), src/front/heap_messages.c, of
+ * src/front/sleepers.c what it does to messages (with LOOKER), and of heap_acquire, heap_retire and pool_adopt what
+ * they do to owners and inboxes. Senders free blocks that they do not
  * own, each in messages of its own. Heaps get a thread and lose it any number of times; one with a thread takes slabs,
  * allocates, and reads messages or not. So it closes with some in its inbox and some that it took and has not read, as
  * a broken heap in a fork child does.
@@ -58,11 +59,12 @@ byte block[(MESSAGES + 1) * PER_MESSAGE];
 
 byte owner[BLOCKS + 1]; /* of the block's slab */
 byte inbox[HEAPS + 1] = CLOSED;
+byte unread[HEAPS + 1]; /* taken out of the inbox by the owner, and not taken up yet */
 
 /* Who has a message: a ghost. */
 #define SENDER 0
 #define INBOX 1
-#define READER 2 /* who took it out of the inbox */
+#define READER 2 /* who took it out of the inbox, be it unread */
 byte has[MESSAGES + 1];
 
 /* Where a block is: a ghost. */
@@ -71,7 +73,12 @@ byte has[MESSAGES + 1];
 #define HELD 255 /* freed by a sender that has not put it anywhere yet */
 byte where[BLOCKS + 1]; /* else the message */
 
-byte finished; /* senders and heaps that have ended */
+byte finished; /* senders, heaps and lookers that have ended */
+#ifdef LOOKER
+#define ALL (SENDERS + HEAPS + 1)
+#else
+#define ALL (SENDERS + HEAPS)
+#endif
 
 #define h (_pid - SENDERS + 1) /* a heap, in its process; senders are started first */
 
@@ -200,20 +207,20 @@ active [SENDERS] proctype sender()
 	od
 }
 
-/* The owner takes all messages and leaves the inbox empty or closed. */
-inline take(list, left)
+/* Takes all messages and leaves the inbox empty or closed. */
+inline take(whose, list, left)
 {
 	atomic {
-		list = inbox[h];
+		list = inbox[whose];
 #ifdef BUG_SPLIT_TAKE
 	}
 	atomic {
 #endif
-		inbox[h] = left;
+		inbox[whose] = left;
 		m = list;
 		do
 		:: m != NONE ->
-			assert(m != CLOSED && has[m] == INBOX && to[m] == h);
+			assert(m != CLOSED && has[m] == INBOX && to[m] == whose);
 			has[m] = READER;
 			m = next[m]
 		:: else -> break
@@ -231,33 +238,50 @@ inline scatter_all(list)
 
 active [HEAPS] proctype heap()
 {
-	byte b, m, i, x, list, unread;
+	byte b, m, i, x, list, after;
 	bit live; /* the heap has a thread */
 
 	do
 	:: atomic { !live -> finished++; break }
 
-	:: d_step { !live -> assert(inbox[h] == CLOSED && unread == NONE); live = 1; inbox[h] = NONE } /* heap_acquire */
+	:: d_step { !live -> assert(inbox[h] == CLOSED && unread[h] == NONE); live = 1; inbox[h] = NONE } /* heap_acquire */
 
 	:: atomic { select_block(is_ownerless); owner[b] = h; b = 0 } /* pool_adopt, or a new slab */
 
 	:: atomic { select_block(is_mine); where[b] = USED; b = 0 } /* malloc */
 
-	:: live && (unread != NONE || inbox[h] != NONE) -> /* read one message */
+	:: live && (unread[h] != NONE || inbox[h] != NONE) -> /* read one message */
+		m = unread[h];
 		if
-		:: unread == NONE -> take(unread, NONE)
+		:: m != NONE ->
+			after = next[m]; /* a looker may have all of them by now: then this is anything */
+			d_step {
+				assert(unread[h] == m || unread[h] == NONE);
+				if
+#ifndef BUG_POP_STORES
+				:: unread[h] != m -> m = NONE
+#endif
+				:: else -> unread[h] = after /* the CAS */
+				fi;
+				after = 0
+			}
 		:: else
 		fi;
-		d_step {
-			m = unread;
+		if
+		:: m == NONE -> take(h, list, NONE); m = list
+		:: else
+		fi;
+		if
+		:: list != NONE ->
 			/* It must be read first: once the message is FREE, its sender may send it elsewhere. */
 #ifndef BUG_NEXT_AFTER
-			unread = next[m];
+			d_step { unread[h] = next[list]; list = NONE }
 #endif
+		:: else
+		fi;
 #ifdef BUG_RELEASE_EARLY
-			state[m] = FREE;
+		state[m] = FREE;
 #endif
-		}
 		do
 		:: d_step {
 			i < count[m] -> take_out(m)
@@ -269,9 +293,9 @@ active [HEAPS] proctype heap()
 		od;
 #ifdef BUG_NEXT_AFTER
 		state[m] = FREE;
-		unread = next[m];
+		if :: list != NONE -> unread[h] = next[m]; list = NONE :: else fi;
 #endif
-		atomic { release(m); m = NONE }
+		atomic { if :: m != NONE -> release(m) :: else fi; m = NONE }
 
 	:: live -> /* heap_retire */
 		do
@@ -279,23 +303,50 @@ active [HEAPS] proctype heap()
 		:: else -> break
 		od;
 		b = 0;
-		take(list, CLOSED);
+#ifndef BUG_UNREAD_LEFT
+		d_step { list = unread[h]; unread[h] = NONE }
+		scatter_all(list);
+#endif
+		take(h, list, CLOSED);
 #ifdef BUG_CLOSE_LEAVES
 		list = NONE;
-#endif
-#ifndef BUG_UNREAD_LEFT
-		scatter_all(unread);
 #endif
 		scatter_all(list);
 		live = 0
 	od
 }
 
+#ifdef LOOKER
+/* Takes up what a sleeping owner has not. */
+active proctype looker()
+{
+	byte g, m, i, x, list;
+
+	do
+	:: finished == SENDERS + HEAPS -> finished++; break
+	:: atomic { g == 0 -> g = 1 }
+	:: HEAPS > 1 && g == 0 -> g = HEAPS
+	:: g != 0 ->
+		/* The CAS: a closed inbox stays so. */
+		if
+		:: atomic { inbox[g] != NONE && inbox[g] != CLOSED -> take(g, list, NONE) }
+		:: inbox[g] == NONE || inbox[g] == CLOSED
+		fi;
+		m = NONE;
+		scatter_all(list);
+		atomic { list = unread[g]; unread[g] = NONE };
+		m = NONE;
+		scatter_all(list);
+		g = 0
+	od
+}
+#endif
+
 active proctype end()
 {
 	byte i;
 
-	finished == SENDERS + HEAPS;
+	finished == ALL;
 	do
 	:: d_step {
 		i < HEAPS + MESSAGES + BLOCKS -> i++;

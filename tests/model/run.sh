@@ -39,6 +39,8 @@ correct purge -DTHREADS=1 -DFORK
 correct message -DSENDERS=2 -DHEAPS=1 -DBLOCKS=3 -DPER_MESSAGE=2
 correct message -DSENDERS=2 -DHEAPS=2
 correct message -DSENDERS=1 -DHEAPS=2 -DOWN=2 -DPER_MESSAGE=2
+correct message -DLOOKER -DSENDERS=2 -DHEAPS=1
+correct message -DLOOKER -DSENDERS=1 -DHEAPS=1 -DOWN=2 -DBLOCKS=3
 broken remote_inbox BUG_SEPARATE_FLAG -DSLABS=2 -DPER_SLAB=1
 broken remote_inbox BUG_REFILL_CLEARS_QUEUED -DSLABS=1 -DPER_SLAB=3
 broken remote_inbox BUG_DELETE_QUEUED -DSLABS=2 -DPER_SLAB=1
@@ -107,6 +109,7 @@ broken message BUG_NEXT_AFTER
 broken message BUG_READ_BLIND
 broken message BUG_CLOSE_LEAVES
 broken message BUG_UNREAD_LEFT
+broken message BUG_POP_STORES -DLOOKER
 '
 
 # Builds and runs pan; its report goes to $work/report. $1: cc options, then the model, then spin options.

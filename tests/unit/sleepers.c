@@ -411,6 +411,29 @@ static void messages_are_read_after_the_delay(void **state)
 	use_again(FEW);
 }
 
+/* The owner has taken them all out of its inbox for the sake of the first. */
+static void messages_left_unread_are_read_after_the_delay(void **state)
+{
+	void *taken[200];
+	unsigned n = 0;
+
+	fill(FEW);
+	free_so_that_messages_lack(FEW);
+	while (owner->unread == NULL) {
+		assert_in_range(n, 0, 199);
+		taken[n++] = alloc_block(owner, SIZE, ALLOC_ALIGN, false);
+	}
+	inboxes_note(); /* as above */
+	look();
+	sleep_ms(DELAY);
+	look();
+	assert_null(owner->unread);
+	assert_true(given_back() > 18);
+	while (n > 0)
+		assert_true(free_block(owner, taken[--n]));
+	use_again(FEW);
+}
+
 /* It may be the last to come by. */
 static void thread_that_ends_just_after_a_look_gives_back_much(void **state)
 {
@@ -583,6 +606,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_waits_on_counts_where_more_may, begin, end),
 		cmocka_unit_test_setup_teardown(trim_reads_messages, begin, end),
 		cmocka_unit_test_setup_teardown(messages_are_read_after_the_delay, begin, end),
+		cmocka_unit_test_setup_teardown(messages_left_unread_are_read_after_the_delay, begin, end),
 		cmocka_unit_test_setup_teardown(thread_that_ends_just_after_a_look_gives_back_much, begin, end),
 		cmocka_unit_test_setup_teardown(nothing_stays_noted_where_nothing_is_done, begin, end),
 		cmocka_unit_test_setup_teardown(trim_gives_back_all, begin, end),
