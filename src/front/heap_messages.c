@@ -60,20 +60,12 @@ static void read_message(struct heap *h, struct message *m) {
 	message_release(m);
 }
 
-/* The next that is unread. NULL: there is none. Others take all of them or none (front/sleepers.h), and none but the owner
-   puts some there: hence no ABA. */
-static struct message *next_unread(struct heap *h) {
-	/* Relaxed, here and below: it has put them there itself; and who takes the rest acquires what it released then. */
-	struct message *m = atomic_load_explicit(&h->unread, memory_order_relaxed);
-	if (m == NULL || atomic_compare_exchange_strong_explicit(&h->unread, &m, message_next(m), memory_order_relaxed,
-	                                                         memory_order_relaxed))
-		return m;
-	return NULL;
-}
-
+/* Others take all that is unread or none (front/sleepers.h), and none but the owner puts some there: hence no ABA. */
 HAK_EVERYDAY void heap_read_messages(struct heap *h, unsigned sc) {
 	while (heap_has_messages(h)) {
-		struct message *m = next_unread(h);
+		/* Relaxed, here and below: it has put them there itself; and who takes the rest acquires what it released
+		   then. */
+		struct message *m = atomic_load_explicit(&h->unread, memory_order_relaxed);
 		if (m == NULL) {
 			m = inbox_take_messages(&h->inbox, false);
 			/* Others have taken them this moment; or a handler has forked, and this is the child. */
@@ -81,6 +73,9 @@ HAK_EVERYDAY void heap_read_messages(struct heap *h, unsigned sc) {
 				return;
 			/* Release: the messages, for others. */
 			atomic_store_explicit(&h->unread, message_next(m), memory_order_release);
+		} else if (!atomic_compare_exchange_strong_explicit(&h->unread, &m, message_next(m), memory_order_relaxed,
+		                                                    memory_order_relaxed)) {
+			continue;
 		}
 		if (HAK_UNLIKELY(heap_goes_by_refills(h)))
 			heap_scatter_message(m);

@@ -265,6 +265,13 @@ void large_clear(struct large *l, size_t from, size_t to) {
 		memset(base + from, 0, to - from);
 }
 
+void large_clear_gained(struct large *l, size_t size, size_t usable) {
+	bool exact = secure_has_canaries();
+	size_t held = exact ? l->size : l->usable, end = exact ? size : usable;
+	if (secure_is_on() && held < end)
+		large_clear(l, held, end);
+}
+
 /* ---- free ---- */
 
 void large_release_piece(struct large *l) {
@@ -467,6 +474,7 @@ bool large_resize(struct large *l, size_t size, bool must) {
 		__atomic_store_n(&growing, large_granules(usable), __ATOMIC_RELAXED);
 		return false;
 	}
+	large_clear_gained(l, size, usable);
 	large_set_usable(l, size, usable);
 	return true;
 }

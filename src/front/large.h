@@ -120,6 +120,10 @@ struct large *large_alloc(struct pocket *pocket, size_t size, size_t align, bool
    dropped: clearing them would make every page resident, also those the program never touches. */
 void large_clear(struct large *l, size_t from, size_t to);
 
+/* Before it is to hold `size` bytes where it is or has moved to, of `usable`: hardened, what it gains reads as zero. It
+   may be anything: a pad, or links and canaries of blocks that were there once. */
+void large_clear_gained(struct large *l, size_t size, size_t usable);
+
 /* Gives the memory and the descriptor of a freed block back, now or, if the system refuses, later. */
 void large_release(struct large *l);
 

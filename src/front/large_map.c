@@ -201,6 +201,7 @@ bool large_move(struct large *l, size_t size, bool must) {
 	l->span.base = target;
 	l->span.granules = all;
 	pagemap_set((uintptr_t)target, all, TAG_LARGE, l);
+	large_clear_gained(l, size, usable);
 	large_start(l, size, usable);
 	large_count_big((ptrdiff_t)all - (ptrdiff_t)old);
 	purge_excess();

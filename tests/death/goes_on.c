@@ -156,6 +156,33 @@ static void write_to_link_goes_on(void)
 	}
 }
 
+/* Where small blocks were, whose links and canaries nobody may read. */
+static void grown_blocks_gain_zeros(void)
+{
+	enum { SMALL = 4000, LARGE = 20, ROUNDS = 20 };
+	static unsigned char *small[SMALL], *large[LARGE];
+
+	if (level() == 0)
+		case_skip();
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		for (unsigned i = 0; i < SMALL; i++)
+			CHECK((small[i] = malloc(1000)));
+		for (unsigned i = 0; i < SMALL; i++)
+			free(small[i]);
+		for (unsigned i = 0; i < LARGE; i++) {
+			CHECK((large[i] = malloc(40 << 10)));
+			size_t had = malloc_usable_size(large[i]);
+			for (size_t size = 44 << 10; size <= 60 << 10; size += 4 << 10) {
+				CHECK((large[i] = realloc(large[i], size)));
+				for (size_t at = had; at < size; at++)
+					CHECK(large[i][at] == 0);
+			}
+		}
+		for (unsigned i = 0; i < LARGE; i++)
+			free(large[i]);
+	}
+}
+
 static void fresh_blocks_read_zero(void)
 {
 	if (level() < 1)
@@ -600,6 +627,7 @@ int main(int argc, char **argv)
 		{"resizing_of_overflown_block_keeps_contents", resizing_of_overflown_block_keeps_contents},
 		{"write_after_free_goes_on", write_after_free_goes_on},
 		{"write_to_link_goes_on", write_to_link_goes_on},
+		{"grown_blocks_gain_zeros", grown_blocks_gain_zeros},
 		{"fresh_blocks_read_zero", fresh_blocks_read_zero},
 		{"freed_blocks_are_wiped", freed_blocks_are_wiped},
 		{"order_of_blocks_is_random", order_of_blocks_is_random},
