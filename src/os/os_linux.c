@@ -253,8 +253,10 @@ HAK_EVERYDAY static void note_hole(uintptr_t start, uintptr_t end) {
 		raise_to(&last_coarse, end);
 }
 
+/* Of a mapping that is shorter than COARSE its hole raises the fine one alone. If it is aligned to more than that, none is
+   lowered: it lies apart. */
 static void *map_aligned(size_t size, size_t align, long prot) {
-	_Atomic uintptr_t *last = align <= FINE ? &last_fine : &last_coarse;
+	_Atomic uintptr_t *last = align <= FINE || size < COARSE ? &last_fine : &last_coarse;
 	uintptr_t hint = atomic_load_explicit(last, memory_order_relaxed);
 	hint = hint > size ? align_down(hint - size, align) : 0;
 	char *p = map((void *)hint, size, prot);
@@ -264,7 +266,8 @@ static void *map_aligned(size_t size, size_t align, long prot) {
 		unmap(p, size);
 		p = map_and_trim(size, align, prot);
 	}
-	atomic_store_explicit(last, (uintptr_t)p, memory_order_relaxed);
+	if (size >= COARSE || align <= COARSE)
+		atomic_store_explicit(last, (uintptr_t)p, memory_order_relaxed);
 	return p;
 }
 
