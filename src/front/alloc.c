@@ -148,7 +148,8 @@ static bool is_absurd(size_t size, size_t align) {
 }
 
 HAK_FAR bool release_for(struct heap *h, size_t size, size_t align) {
-	if (is_absurd(size, align) || (os_facts.memory != 0 && (size | align) / 2 > os_facts.memory))
+	if (is_absurd(size, align) || (os_facts.memory != 0 && (size | align) / 2 > os_facts.memory) ||
+	    (hak_settings.limit != 0 && size > hak_settings.limit))
 		return false;
 	release_caches(h, 0);
 	release_unused();

@@ -94,9 +94,8 @@ HAK_NOINLINE HAK_EVERYDAY void heap_scatter_messages(struct message *list) {
 }
 
 HAK_EVERYDAY struct message *heap_take_unread(struct heap *h) {
-	/* Relaxed: a hint. Acquire: the messages. */
-	return atomic_load_explicit(&h->unread, memory_order_relaxed) == NULL ? NULL :
-		atomic_exchange_explicit(&h->unread, NULL, memory_order_acquire);
+	/* Acquire: the messages. */
+	return atomic_exchange_explicit(&h->unread, NULL, memory_order_acquire);
 }
 
 HAK_EVERYDAY void heap_close_messages(struct heap *h) {

@@ -14,7 +14,8 @@
 #define BEFORE_THE_LAST (OS_CYCLES_A_MOMENT / 16)
 enum {
 	MUCH = SUPERSLAB_GRANULES, /* slabs, if a thread ends: nobody may come by after it */
-	PART_IN_USE = 16, /* of which as much may wait */
+	PART_IN_USE = 16, /* of which as much may wait, */
+	PART_OF_NO_DELAY = 64, /* and as much where nothing is to wait: a look takes time for all that lies there */
 	WAIT_LEAST = 100, /* ms, however short the delay: each time the whole inbox is gone through */
 	AT_ONCE = 64 * SUPERSLAB_GRANULES, /* slabs that one look frees of an inbox, if no more are asked for */
 };
@@ -74,10 +75,8 @@ static void relieve(struct heap *h, bool all) {
 
 /* Slabs that may wait in inboxes. */
 static size_t allowance(void) {
-	if (hak_settings.purge_delay_ms == 0)
-		return SUPERSLAB_GRANULES;
 	size_t all = __atomic_load_n(&hak_space.live, __ATOMIC_RELAXED) + space_big();
-	return max_size(WAIT_FLOOR, all / PART_IN_USE);
+	return max_size(WAIT_FLOOR, all / (hak_settings.purge_delay_ms != 0 ? PART_IN_USE : PART_OF_NO_DELAY));
 }
 
 /* How long what has come home may wait, in ms. */
