@@ -113,7 +113,7 @@ HAK_EVERYDAY __attribute__((constructor(INIT_FIRST))) static void constructor(in
 	if (HAK_UNLIKELY(os_facts.secure))
 		conf_hide(env);
 	bigcache_init();
-	if (details_are_told())
+	if (HAK_UNLIKELY(details_are_told()))
 		trace_prepare();
 	crash_init();
 	profile_init();

@@ -65,7 +65,7 @@ HAK_EVERYDAY void heap_log_slab(const struct heap *h, unsigned sc, const char *w
 	line_dec(&l, hak_size_classes[sc].size);
 	line_str(&l, ": ");
 	line_str(&l, what);
-	os_say(&l);
+	line_write(&l);
 }
 
 void heap_leave_slab(struct heap *h, struct slab *s, struct slab **list) {

@@ -57,7 +57,7 @@ HAK_COLD static void log_change(unsigned owner, const char *what, unsigned band,
 	}
 	line_str(&l, ", score ");
 	line_dec(&l, score);
-	os_say(&l);
+	line_write(&l);
 }
 
 static uint32_t update_scores(struct policy *p) {

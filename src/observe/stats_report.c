@@ -122,15 +122,18 @@ static void on_signal(int number) {
 	errno = saved;
 }
 
-HAK_EVERYDAY void stats_begin(void) {
-	bool reports = hak_settings.stats != STATS_OFF || hak_settings.stats_signal != 0;
-	if (!reports && hak_settings.sample == 0 && hak_settings.sample_signal == 0)
-		return;
+HAK_COLD static void begin(bool reports) {
 	kept.identity = os_file_identity(STDERR_FILENO);
 	/* Not for the heap profile alone: whoever reads what the program writes may wait until it closes that. */
 	kept.fd = reports && goes_to_stderr() ? os_file_keep(STDERR_FILENO) : -1;
 	if (hak_settings.stats_signal != 0)
 		os_handle_signal((int)hak_settings.stats_signal, on_signal);
+}
+
+HAK_EVERYDAY void stats_begin(void) {
+	bool reports = hak_settings.stats != STATS_OFF || hak_settings.stats_signal != 0;
+	if (reports || hak_settings.sample != 0 || hak_settings.sample_signal != 0)
+		begin(reports);
 }
 
 void stats_end(void) {

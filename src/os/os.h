@@ -222,10 +222,6 @@ bool os_thread_start(struct os_thread *thread);
    programs have use for: what a library refers to itself is looked up at the start of each. */
 void *os_symbol(const char *name);
 
-/* Writes to standard error, ended as by line_write. Unlike that it touches neither errno nor what else is
-   a thread's own. */
-struct line;
-void os_say(struct line *line);
 
 /* Can the word that holds `addr` be read? True also where the system does not say. */
 bool os_is_readable(const void *addr);

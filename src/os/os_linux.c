@@ -425,7 +425,7 @@ HAK_EVERYDAY uint64_t os_now_ms(void) {
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-HAK_EVERYDAY void os_wait(const void *word, uint32_t value) {
+HAK_NOINLINE HAK_EVERYDAY void os_wait(const void *word, uint32_t value) {
 	raw4(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, 0);
 }
 
@@ -434,7 +434,7 @@ void os_wait_ms(const void *word, uint32_t value, uint64_t ms) {
 	raw4(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)value, (long)&ts);
 }
 
-HAK_EVERYDAY void os_wake(const void *word) {
+HAK_NOINLINE HAK_EVERYDAY void os_wake(const void *word) {
 	raw3(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1);
 }
 
@@ -466,7 +466,7 @@ HAK_EVERYDAY struct os_file os_file_open(const char *path) {
 	};
 }
 
-HAK_EVERYDAY void os_file_close(int fd) {
+HAK_NOINLINE HAK_EVERYDAY void os_file_close(int fd) {
 	raw3(SYS_close, fd, 0, 0);
 }
 
@@ -520,11 +520,6 @@ HAK_EVERYDAY size_t os_memory(void) {
 			least = min_size(least, limit.rlim_cur);
 	}
 	return os_facts.memory = least;
-}
-
-void os_say(struct line *line) {
-	line_end(line);
-	report_write(STDERR_FILENO, line->text, line->len);
 }
 
 /* ---- a thread of our own ---- */
@@ -592,7 +587,7 @@ void *os_symbol(const char *name) {
 	return dlsym != NULL ? dlsym(RTLD_DEFAULT, name) : NULL;
 }
 
-HAK_EVERYDAY int os_thread_id(void) {
+HAK_NOINLINE HAK_EVERYDAY int os_thread_id(void) {
 	return (int)raw3(SYS_gettid, 0, 0, 0);
 }
 
@@ -600,7 +595,7 @@ int os_process_id(void) {
 	return (int)raw3(SYS_getpid, 0, 0, 0);
 }
 
-void os_raise(int signal) {
+HAK_NOINLINE void os_raise(int signal) {
 	raw3(SYS_tgkill, os_process_id(), os_thread_id(), signal);
 }
 

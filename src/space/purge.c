@@ -203,7 +203,7 @@ static void log_purge(const struct superslab *ss, size_t bytes, const char *outc
 	line_ptr(&l, (const void *)ss->base);
 	line_str(&l, outcome);
 	line_dec(&l, bytes);
-	os_say(&l);
+	line_write(&l);
 }
 
 /* Purges granules, a run of neighbours by a call, or one by one if a page among them is refused; without the lock.
@@ -402,7 +402,7 @@ static void log_unmapped(size_t count) {
 	line_begin(&l);
 	line_str(&l, "SuperSlabs unmapped: ");
 	line_dec(&l, count);
-	os_say(&l);
+	line_write(&l);
 }
 
 /* Not for ever: a signal handler may have interrupted the purger. */

@@ -69,7 +69,7 @@ static void log_superslab(const struct superslab *ss, const char *what, size_t b
 		line_str(&l, ", bytes ");
 		line_dec(&l, bytes);
 	}
-	os_say(&l);
+	line_write(&l);
 }
 
 /* Where the system cannot do it by one call, by touching them: our own, up to `end`. Others may be inaccessible. Returns
