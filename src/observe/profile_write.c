@@ -96,6 +96,8 @@ static void write_site(struct out *o, const struct site *s) {
 	if (c.total == 0)
 		return;
 	line_counts(&l, &c);
+	if (s->depth == 0)
+		line_str(&l, " 0x0"); /* google-pprof passes over what has no address */
 	for (unsigned i = 0; i < s->depth; i++) {
 		put_line(o, &l);
 		line_str(&l, " ");
