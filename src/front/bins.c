@@ -68,8 +68,11 @@ HAK_NOINLINE HAK_EVERYDAY static void open_for(struct heap *h, unsigned sc, void
 	b->magic = hak_size_classes[sc].magic; /* last: see shut */
 }
 
-HAK_EVERYDAY static void open_at(struct heap *h, unsigned sc, void **from) {
-	open_for(h, sc, from, h->classes[sc].capacity);
+HAK_NOINLINE HAK_EVERYDAY static void open_at(struct heap *h, unsigned sc, void **from) {
+	struct heap_class *hc = &h->classes[sc];
+	if (hc->overran == BIN_DRAINED)
+		hc->overran = 0;
+	open_for(h, sc, from, hc->capacity);
 }
 
 /* ---- taking ---- */
@@ -229,20 +232,19 @@ HAK_EVERYDAY bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned
 
 /* A program that frees on and on, here and there, may be about to have freed all, and each block in a bin keeps its slab:
    once little else does, the bin is hardly used until the next refill. */
-enum { BURST_BLOCKS = 4 };
 
 /* Do the blocks on top, each in another slab, keep them? */
 HAK_EVERYDAY static bool keep_slabs(const struct heap *h, void *const *at) {
 	enum { LITTLE = 8 };
 	const struct slab *last = NULL;
 	unsigned n = 0;
-	for (unsigned i = 0; i < BURST_BLOCKS; i++) {
+	for (unsigned i = 0; i < BIN_BURST_ROOM; i++) {
 		struct pagemap_entry e = pagemap_find((uintptr_t)at[i]); /* what a bin has is a slab's */
 		const struct slab *s = e.desc;
 		n += s != last && heap_owns(h, e.tag) && (s->used - s->left_remote) * LITTLE < s->capacity;
 		last = s;
 	}
-	return n > BURST_BLOCKS / 2;
+	return n > BIN_BURST_ROOM / 2;
 }
 
 HAK_EVERYDAY bool bin_make_room(struct heap *h, unsigned sc) {
@@ -253,13 +255,13 @@ HAK_EVERYDAY bool bin_make_room(struct heap *h, unsigned sc) {
 	sampling_bin_emptied(h, sc);
 	void **top = shut(h, sc), **older = top + (hc->end - top) / 2;
 	/* A signal handler may have taken some. */
-	bool is_burst = hc->overran >= BIN_BURST && hc->end - top >= BURST_BLOCKS && keep_slabs(h, top);
+	bool is_burst = hc->overran >= BIN_BURST && hc->end - top >= BIN_BURST_ROOM && keep_slabs(h, top);
 	if (is_burst)
 		older = top;
 	hc->overran = is_burst ? BIN_DRAINED : (uint8_t)min_size(hc->overran + 1u, BIN_BURST);
 	heap_send_home(h, sc, older, hc->end);
 	memmove(top + (hc->end - older), top, (size_t)(older - top) * sizeof *top);
-	open_for(h, sc, top + (hc->end - older), is_burst ? BURST_BLOCKS : hc->capacity);
+	open_for(h, sc, top + (hc->end - older), is_burst ? BIN_BURST_ROOM : hc->capacity);
 	sampling_bin_filled(h, sc);
 	return true;
 }

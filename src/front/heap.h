@@ -30,7 +30,7 @@
 #include "front/tcache.h"
 #include "slab/remote.h"
 
-enum { BIN_BURST = 4, BIN_DRAINED };
+enum { BIN_BURST = 4, BIN_DRAINED, BIN_BURST_ROOM = 4 };
 struct heap_class {
 	struct slab *current;
 	struct list ready;
@@ -42,7 +42,7 @@ struct heap_class {
 	uint16_t capacity;    /* blocks the bin may hold */
 	bool hides_list;      /* the next of them takes the slow path */
 	uint8_t overran;      /* times that since the last refill blocks went home because the bin was full, BIN_BURST at most,
-	                         or BIN_DRAINED: all of them did */
+	                         or BIN_DRAINED: all of them did, and the bin holds BIN_BURST_ROOM till then */
 	uint8_t started;      /* blocks that holes_start has cut */
 	uint32_t seen;        /* of the bin, when flush_unused last came by: what changes with each block */
 	uint32_t samples;     /* requests that found the bin empty, and how many bytes they left unused in all; */
@@ -200,7 +200,10 @@ void heap_read_messages(struct heap *h, unsigned sc);
 void heap_close_messages(struct heap *h);
 
 /* What its owner has taken out of the inbox and not taken up yet. Any thread. */
-struct message *heap_take_unread(struct heap *h);
+HAK_INLINE struct message *heap_take_unread(struct heap *h) {
+	/* Acquire: the messages. */
+	return atomic_exchange_explicit(&h->unread, NULL, memory_order_acquire);
+}
 
 /* Posts the blocks of a message that is OUT to their slabs, and releases it. Whoever has it to itself. */
 void heap_scatter_message(struct message *m);

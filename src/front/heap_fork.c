@@ -113,7 +113,7 @@ void heap_forget_free(struct heap *h) {
 		struct heap_class *hc = &h->classes[sc];
 		hc->end = NULL; /* it may have been about to change */
 		hc->capacity = (uint16_t)policy_initial_capacity(sc);
-		hc->listed = 0;
+		hc->listed = hc->overran = 0;
 		bin_reset(h, sc);
 		hc->current = NULL;
 		hc->ready.first = NULL;

@@ -93,11 +93,6 @@ HAK_NOINLINE HAK_EVERYDAY void heap_scatter_messages(struct message *list) {
 	}
 }
 
-HAK_EVERYDAY struct message *heap_take_unread(struct heap *h) {
-	/* Acquire: the messages. */
-	return atomic_exchange_explicit(&h->unread, NULL, memory_order_acquire);
-}
-
 HAK_EVERYDAY void heap_close_messages(struct heap *h) {
 	/* Taken first: a fork child amid the rest must not take them up once more. */
 	heap_scatter_messages(heap_take_unread(h));

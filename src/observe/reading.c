@@ -316,10 +316,11 @@ static void add_bins(const struct reading *r, const void *heap, struct hak_stats
 		if (!have)
 			continue;
 		const char *bin = place(bins, sc * size);
-		uint64_t top = GET(bin, BIN_TOP), capacity = GET(hc, CLASS_CAPACITY);
+		bool drained = GET(hc, CLASS_OVERRAN) == r->number[N_BIN_DRAINED];
+		uint64_t top = GET(bin, BIN_TOP), all = drained ? r->number[N_BIN_BURST_ROOM] : GET(hc, CLASS_CAPACITY);
 		uint64_t free_entries = (uint32_t)(top - GET(bin, BIN_FLOOR)) / sizeof(void *);
 		/* It may be changing, or not in use. */
-		room->cached[sc] += top != 0 && free_entries <= capacity ? capacity - free_entries : 0;
+		room->cached[sc] += top != 0 && free_entries <= all ? all - free_entries : 0;
 	}
 }
 
@@ -331,7 +332,8 @@ static void add_outbox(const struct reading *r, const void *heap) {
 		if (at == 0 || !get_copy(r, slab, at, r->size[S_SLAB]))
 			continue;
 		uint64_t sc = GET(slab->bytes, SLAB_CLASS);
-		if (sc < HAK_STATS_CLASSES)
+		/* Those of a mosaic are marked as freed. */
+		if (sc < HAK_STATS_CLASSES && GET(slab->bytes, SLAB_MOSAIC) == 0)
 			r->room->cached[sc] += GET(slot, SLOT_COUNT);
 	}
 }

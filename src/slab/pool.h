@@ -34,7 +34,7 @@ void pool_repair(struct slab *s);
 /* Per class: the lock taken, taken only after waiting, slabs that came and went. Under the lock; nothing is
    counted without the option `stats`. */
 struct pool_counters {
-	uint32_t locks, waits, published, adopted;
+	uint64_t locks, waits, published, adopted;
 };
 struct pool {
 	struct lock lock;

@@ -240,6 +240,34 @@ static void visit_agrees_with_stats(void **state)
 	assert_int_equal(hak_check(), 0);
 }
 
+/* What is freed on and on, here and there, empties the thread's bin at once in the end; the few that stay are live. */
+static void survivors_of_a_burst_live(void **state)
+{
+	enum { MANY = 100000, STAY = 500 };
+	static void *many[MANY];
+	uint64_t random = 1;
+	struct hak_stats before = get(), after;
+
+	for (unsigned i = 0; i < MANY; i++)
+		assert_non_null(many[i] = malloc(100));
+	for (unsigned i = MANY - 1; i > 0; i--) {
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		unsigned other = (unsigned)(random >> 33) % (i + 1);
+		void *block = many[i];
+		many[i] = many[other];
+		many[other] = block;
+	}
+	for (unsigned i = STAY; i < MANY; i++)
+		free(many[i]);
+	after = get();
+	size_t size = class_of(&after, hak_usable_size(many[0]))->size;
+	assert_int_equal(class_of(&after, size)->live - class_of(&before, size)->live, STAY);
+	for (unsigned i = 0; i < STAY; i++)
+		free(many[i]);
+	after = get();
+	assert_int_equal(class_of(&after, size)->live, class_of(&before, size)->live);
+}
+
 enum { STOP = 7 };
 
 /* Ends at the tenth block. */
@@ -402,6 +430,7 @@ int main(void)
 		cmocka_unit_test(stats_write_unknown_format_refused),
 		cmocka_unit_test(mallinfo2_agrees_with_stats),
 		cmocka_unit_test(visit_agrees_with_stats),
+		cmocka_unit_test(survivors_of_a_burst_live),
 		cmocka_unit_test(impossible_request_caches_kept),
 		cmocka_unit_test(check_heaps_and_threads_all_well),
 		cmocka_unit_test(visit_stopped_where_told),
