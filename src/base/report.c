@@ -126,27 +126,20 @@ void line_process(struct line *l) {
 	line_char(l, ']');
 }
 
-void line_end(struct line *l) {
-	line_str(l, " in ");
-	line_process(l);
-	l->text[l->len++] = '\n';
-}
-
 HAK_NOINLINE int report_write(int fd, const char *text, size_t size) {
 	uint64_t signals = 1u << (SIGPIPE - 1) | 1u << (SIGXFSZ - 1), before = signals, waiting;
 	const struct timespec no_time = { 0 };
-	long n;
+	long n = 0;
 	raw4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&signals, (long)&before, sizeof signals);
 	waiting = before & signals; /* only what is blocked can wait */
 	if (waiting != 0)
 		raw3(SYS_rt_sigpending, (long)&waiting, sizeof waiting, 0);
-	do {
-		n = raw3(SYS_write, fd, (long)text, (long)size);
-		if (n > 0) {
-			text += n;
-			size -= (size_t)n;
-		}
-	} while (size > 0 && (n > 0 || n == -EINTR));
+	for (; size > 0; text += n, size -= (size_t)n) {
+		while ((n = raw3(SYS_write, fd, (long)text, (long)size)) == -EINTR)
+			continue;
+		if (n <= 0)
+			break;
+	}
 	signals &= ~waiting; /* what waited before is the program's */
 	if (n < 0)
 		raw4(SYS_rt_sigtimedwait, (long)&signals, 0, (long)&no_time, sizeof signals);
@@ -156,19 +149,15 @@ HAK_NOINLINE int report_write(int fd, const char *text, size_t size) {
 	return 0;
 }
 
-/* If it fails nobody is listening; nothing better can be done. */
-static void write_out(const struct line *l) {
-	report_write(STDERR_FILENO, l->text, l->len);
-}
-
 void line_write(struct line *l) {
-	line_end(l);
-	write_out(l);
+	line_str(l, " in ");
+	line_process(l);
+	line_write_plain(l);
 }
 
-void line_write_plain(struct line *l) {
+HAK_NOINLINE void line_write_plain(struct line *l) {
 	l->text[l->len++] = '\n';
-	write_out(l);
+	report_write(STDERR_FILENO, l->text, l->len); /* if it fails nobody is listening; nothing better can be done */
 }
 
 void line_die(struct line *l) {

@@ -42,10 +42,8 @@ void line_process(struct line *l);
 /* Starts "hakmem: ". */
 void line_begin(struct line *l);
 
-/* Ends with " in NAME[PID]" and a newline. */
-void line_end(struct line *l);
-
-/* line_end, then writes the line to standard error. Touches neither errno nor what else is a thread's own. */
+/* Ends with " in NAME[PID]" and a newline, and writes the line to standard error. Touches neither errno nor what else is
+   a thread's own. */
 void line_write(struct line *l);
 
 /* Likewise without that ending. */

@@ -38,7 +38,7 @@ static bool write_file(void) {
 static void switch_over(void) {
 	if (!sample_is_on()) {
 		is_asked = true;
-		if (sample_has_blocks())
+		if (sample_is_prepared())
 			sample_on();
 		return;
 	}

@@ -45,6 +45,7 @@ static struct {
 	struct locked_heap *heap; /* sampled small blocks */
 	struct block *unused;
 	size_t blocks;            /* in chains */
+	struct sample_blocks *prepared; /* the first chains, for hak_sample_blocks once something is to be sampled */
 	struct site **alike;      /* SITE_CHAINS chains by hash */
 	_Atomic(struct site *) sites;
 	unsigned sites_made;
@@ -113,10 +114,9 @@ static void take_out_locked(struct block **at) {
 	sample.blocks--;
 }
 
-/* Twice as many, or the first ones. False: no memory. Under the lock, once there are any. The old heads stay, for who
-   looks at them without the lock: whatever is in a chain there is found not to be empty. */
-static bool add_chains(void) {
-	struct sample_blocks *old = hak_sample_blocks;
+/* Twice as many as `old`, or the first ones, NULL, into `*to`. False: no memory. Under the lock, once there are any. The
+   old heads stay, for who looks at them without the lock: whatever is in a chain there is found not to be empty. */
+static bool add_chains(struct sample_blocks **to, const struct sample_blocks *old) {
 	unsigned bits = old != NULL ? old->bits + 1 : FIRST_BITS;
 	struct sample_blocks *table = os_map(NULL, (sizeof *table->chain << bits) + GRANULE);
 	if (table == NULL)
@@ -133,20 +133,32 @@ static bool add_chains(void) {
 			*chain = b;
 		}
 	/* Release: all of it, and what else was prepared. */
-	__atomic_store_n(&hak_sample_blocks, table, __ATOMIC_RELEASE);
+	__atomic_store_n(to, table, __ATOMIC_RELEASE);
 	return true;
 }
 
 /* ---- on and off ---- */
 
+bool sample_is_prepared(void) {
+	/* Acquire: what was. */
+	return __atomic_load_n(&sample.prepared, __ATOMIC_ACQUIRE) != NULL;
+}
+
+/* From here on every free looks whether it is of a sampled block. Others may have begun, and have more chains by now. */
+static void begin(void) {
+	struct sample_blocks *none = NULL;
+	__atomic_compare_exchange_n(&hak_sample_blocks, &none, sample.prepared, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
 static bool prepare_locked(const void *caller) {
-	if (sample_has_blocks())
+	if (sample_is_prepared())
 		return true;
 	if (sample.alike == NULL)
 		sample.alike = os_map(NULL, SITE_CHAINS * sizeof *sample.alike);
 	if (sample.heap == NULL)
 		sample.heap = locked_heap_new();
-	return sample.alike != NULL && sample.heap != NULL && stack_prepare(caller) && add_chains();
+	return sample.alike != NULL && sample.heap != NULL && stack_prepare(caller) &&
+		add_chains(&sample.prepared, NULL);
 }
 
 bool sample_prepare(const void *caller) {
@@ -179,6 +191,7 @@ bool sample_start(size_t mean, const void *caller) {
 	lock_acquire(&sample.control);
 	bool done = hak_settings.secure == 0 && !sample_is_on() && prepare_locked(caller);
 	if (done) {
+		begin();
 		forget_all();
 		sample.may_be_off = false;
 		atomic_store_explicit(&sample.mean, mean, memory_order_relaxed);
@@ -197,6 +210,7 @@ void sample_stop(void) {
 }
 
 void sample_on(void) {
+	begin();
 	if (sample_mean() == 0)
 		atomic_store_explicit(&sample.mean, SAMPLE_MEAN, memory_order_relaxed);
 	sample.may_be_off = true;
@@ -313,7 +327,7 @@ static void add_locked(const struct block *what) {
 	if (b->of != NULL)
 		b->of->sampled++;
 	size_t now = ++sample.blocks;
-	while (now >= chains() / 2 && is_pow2(now) && add_chains())
+	while (now >= chains() / 2 && is_pow2(now) && add_chains(&hak_sample_blocks, hak_sample_blocks))
 		;
 }
 

@@ -56,6 +56,7 @@ bool sample_is_on(void);
 /* Gets ready for sample_on. Where a library may be loaded. `caller`: the return address of our caller if that
    allocates, else NULL. False: no memory. */
 bool sample_prepare(const void *caller);
+bool sample_is_prepared(void);
 
 /* Forgets the profile there is. False: no memory, sampling already, or nothing is sampled, since the heap is hardened.
    As sample_prepare. */

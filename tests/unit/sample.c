@@ -71,6 +71,19 @@ static int start_sampling(void **state)
 	return heap->sampling != NULL ? 0 : -1;
 }
 
+/* Frees look for sampled blocks only from when there may be some: a program is got ready at its start, and sampled, if at
+   all, when it is asked to be. */
+static void what_is_ready_costs_frees_nothing(void **state)
+{
+	assert_false(sample_is_prepared());
+	assert_true(sample_prepare(NULL));
+	assert_true(sample_is_prepared());
+	assert_false(sample_has_blocks());
+	sample_on();
+	assert_true(sample_has_blocks());
+	sample_off();
+}
+
 static void block_sampled_while_sampling_ends_is_one(void **state)
 {
 	void *p;
@@ -175,6 +188,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(nothing_is_sampled_of_a_hardened_heap, start),
+		cmocka_unit_test(what_is_ready_costs_frees_nothing),
 		cmocka_unit_test_setup(block_sampled_while_sampling_ends_is_one, start_sampling),
 		cmocka_unit_test_setup(block_that_the_profiler_has_no_room_for_is_not_sampled, start_sampling),
 		cmocka_unit_test_setup(heap_without_sampled_blocks_is_destroyed_without_looking_for_them, start_sampling),
