@@ -221,6 +221,8 @@ static void unmapped_addresses_used_again_where_aligned_more(void **state)
 
 static void unmapped_addresses_used_again_where_shorter_than_aligned(void **state)
 {
+	if (on_memcheck())
+		skip(); /* what is trimmed to be aligned it puts far from the rest */
 	unmapped_addresses_used_again_at(HAK_MIB, 8, 5000);
 	unmapped_addresses_used_again_at(2 * HAK_MIB, 1, 5000);
 	unmapped_addresses_used_again_at(64 * HAK_MIB, 1, 5000);
