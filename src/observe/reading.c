@@ -316,8 +316,9 @@ static void add_bins(const struct reading *r, const void *heap, struct hak_stats
 		if (!have)
 			continue;
 		const char *bin = place(bins, sc * size);
-		bool drained = GET(hc, CLASS_OVERRAN) == r->number[N_BIN_DRAINED];
-		uint64_t top = GET(bin, BIN_TOP), all = drained ? r->number[N_BIN_BURST_ROOM] : GET(hc, CLASS_CAPACITY);
+		/* BIN_DRAINED is more. An older library does not say: 0 of either. */
+		bool is_drained = GET(hc, CLASS_OVERRAN) > r->number[N_BIN_BURST];
+		uint64_t top = GET(bin, BIN_TOP), all = is_drained ? r->number[N_BIN_BURST_ROOM] : GET(hc, CLASS_CAPACITY);
 		uint64_t free_entries = (uint32_t)(top - GET(bin, BIN_FLOOR)) / sizeof(void *);
 		/* It may be changing, or not in use. */
 		room->cached[sc] += top != 0 && free_entries <= all ? all - free_entries : 0;
