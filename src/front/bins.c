@@ -71,7 +71,7 @@ HAK_NOINLINE HAK_EVERYDAY static void open_for(struct heap *h, unsigned sc, void
 HAK_NOINLINE HAK_EVERYDAY static void open_at(struct heap *h, unsigned sc, void **from) {
 	struct heap_class *hc = &h->classes[sc];
 	if (hc->overran == BIN_DRAINED)
-		hc->overran = 0;
+		hc->overran = 0; /* it has all its room again, and readers go by that */
 	open_for(h, sc, from, hc->capacity);
 }
 
@@ -230,10 +230,8 @@ HAK_EVERYDAY bool bin_list(struct heap *h, unsigned sc, uintptr_t link, unsigned
 
 /* ---- emptying ---- */
 
-/* A program that frees on and on, here and there, may be about to have freed all, and each block in a bin keeps its slab:
-   once little else does, the bin is hardly used until the next refill. */
-
-/* Do the blocks on top, each in another slab, keep them? */
+/* Do the blocks on top, each in another slab, keep them? A program that frees on and on, here and there, may be about to
+   have freed all: once little else keeps the slabs, the bin is hardly used until the next refill. */
 HAK_EVERYDAY static bool keep_slabs(const struct heap *h, void *const *at) {
 	enum { LITTLE = 8 };
 	const struct slab *last = NULL;

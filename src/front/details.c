@@ -87,10 +87,9 @@ static void write_nursery(uintptr_t addr) {
 	uintptr_t block;
 	unsigned sc;
 	struct line l;
-	if (nursery_find(addr, &block, &sc) == NURSERY_UNUSED)
+	enum nursery_state state = nursery_find_around(addr, &block, &sc);
+	if (state == NURSERY_UNUSED)
 		return;
-	/* Asked about its beginning, which tells the two apart. */
-	enum nursery_state state = nursery_find(block, &block, &sc);
 	begin(&l, block, hak_size_classes[sc].size, "among the process's first, ");
 	line_str(&l, state == NURSERY_FREED ? "freed" : "in use");
 	line_write_plain(&l);

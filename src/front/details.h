@@ -6,7 +6,7 @@
 
 #include "base/settings.h"
 
-static inline bool details_are_told(void) {
+HAK_INLINE bool details_are_told(void) {
 	return hak_settings.verbose || hak_settings.secure >= 2;
 }
 

@@ -46,6 +46,12 @@ enum nursery_state { NURSERY_LIVE, NURSERY_FREED, NURSERY_INSIDE, NURSERY_UNUSED
 /* What is at `addr`, which lies in the nursery's granule, and the block it belongs to. */
 enum nursery_state nursery_find(uintptr_t addr, uintptr_t *blockp, unsigned *scp);
 
+/* Of that block, wherever in it `addr` is: never NURSERY_INSIDE. For reports. */
+HAK_INLINE enum nursery_state nursery_find_around(uintptr_t addr, uintptr_t *blockp, unsigned *scp) {
+	enum nursery_state state = nursery_find(addr, blockp, scp);
+	return state == NURSERY_INSIDE ? nursery_find(*blockp, blockp, scp) : state;
+}
+
 /* Frees a live block. False: another thread has freed it meanwhile. */
 bool nursery_free(uintptr_t block);
 

@@ -59,13 +59,11 @@ static void describe_slab(struct line *l, const struct slab *s, uintptr_t addr) 
 static void describe_nursery(struct line *l, uintptr_t addr) {
 	uintptr_t block = 0;
 	unsigned sc = 0;
-	if (nursery_find(addr, &block, &sc) == NURSERY_UNUSED) {
+	enum nursery_state state = nursery_find_around(addr, &block, &sc);
+	if (state == NURSERY_UNUSED)
 		line_str(l, unused);
-		return;
-	}
-	/* Asked about its beginning, which tells the two apart. */
-	bool freed = nursery_find(block, &block, &sc) == NURSERY_FREED;
-	line_block(l, addr, block, hak_size_classes[sc].size, freed ? "freed" : "live");
+	else
+		line_block(l, addr, block, hak_size_classes[sc].size, state == NURSERY_FREED ? "freed" : "live");
 }
 
 static void describe_large(struct line *l, const struct large *large, uintptr_t addr) {

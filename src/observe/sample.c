@@ -140,7 +140,7 @@ static bool add_chains(struct sample_blocks **to, const struct sample_blocks *ol
 /* ---- on and off ---- */
 
 bool sample_is_prepared(void) {
-	/* Acquire: what was. */
+	/* Acquire: all that was prepared. */
 	return __atomic_load_n(&sample.prepared, __ATOMIC_ACQUIRE) != NULL;
 }
 

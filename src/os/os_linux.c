@@ -453,7 +453,7 @@ HAK_NOINLINE HAK_EVERYDAY static bool stat_of(int fd, const char *path, struct s
 
 HAK_EVERYDAY struct os_file os_file_open(const char *path) {
 	/* O_NONBLOCK: a FIFO must not hold up every program on the machine. */
-	long fd = raw4(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+	long fd = raw3(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (failed(fd))
 		return (struct os_file){ .fd = -1, .absent = fd == -ENOENT };
 	struct stat st;

@@ -142,7 +142,8 @@ HAK_COLD void trace_write(const struct trace *s) {
 		line_ptr(&l, pc);
 		if (object_of(pc, &info) && info.dli_fname != NULL) {
 			/* The program itself has no name among objects. */
-			const char *name = info.dli_fname[0] == '\0' && os_facts.started_as != NULL ? os_facts.started_as : info.dli_fname;
+			bool is_program = info.dli_fname[0] == '\0' && os_facts.started_as != NULL;
+			const char *name = is_program ? os_facts.started_as : info.dli_fname;
 			line_str(&l, " ");
 			line_text(&l, name, text_length(name));
 			line_str(&l, "+");
