@@ -11,9 +11,6 @@
 #include "os/os.h"
 #include "os/trace.h"
 
-/* A static program has none. */
-#pragma weak dlsym
-
 void *cxx_find(const char *mangled, const void *caller, const void *ours) {
 	static const char libraries[][16] = { "libstdc++.so.6", "libc++abi.so.1", "libc++.so.1", "libgcc_s.so.1" };
 	void *found = cxx_seen(mangled), *(*open)(const char *, int);
@@ -27,7 +24,7 @@ void *cxx_find(const char *mangled, const void *caller, const void *ours) {
 	trace_object(caller, &at); /* leaves it as it is where there is none */
 	for (size_t i = 0; ; i++) {
 		void *lib = open(at.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-		found = lib != NULL ? dlsym(lib, mangled) : NULL;
+		found = lib != NULL ? os_symbol_in(lib, mangled) : NULL;
 		if (found != NULL && found != ours)
 			return found; /* the handle stays open: the library must not go away now */
 		if (i == sizeof libraries / sizeof *libraries)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "abi/fork.h"
 
-#include <sys/single_threaded.h>
-
 #include "abi/lifecycle.h"
 #include "front/background.h"
 #include "front/bigcache.h"
@@ -14,6 +12,7 @@
 #include "observe/crash.h"
 #include "observe/sample.h"
 #include "observe/stats.h"
+#include "os/alone.h"
 #include "os/os.h"
 #include "slab/mosaic.h"
 #include "slab/pool.h"
@@ -88,7 +87,7 @@ static void repair_shared(bool threads_are_gone) {
 /* Is there no other thread, but for `extra` of ours? libc says that there is once there was one, though it has ended;
    the system knows. */
 static bool is_alone(unsigned extra) {
-	return __libc_single_threaded || os_thread_count() == 1 + extra;
+	return os_ask_libc() || os_thread_count() == 1 + extra;
 }
 
 /* A signal handler amid this finds the thread with a heap that is busy; another thread finds it with none, and waits. */
@@ -102,8 +101,9 @@ static void repair_heaps(void) {
 	if (child.of == &hak_tcache)
 		child.of->heap = mine;
 	heap_repair_after_fork(mine);
-	child.of->heap = mine;
 	heap_leave(mine);
+	/* Release: it may be another thread that goes on with it. */
+	__atomic_store_n(&child.of->heap, mine, __ATOMIC_RELEASE);
 }
 
 bool fork_repair(void) {
@@ -156,13 +156,20 @@ static bool is_interrupted(void) {
 	return is_in_slow_path() || holds_locks();
 }
 
+/* Of such a program libc need not be asked, which takes its time and some memory. A thread that came to be without
+   pthread_create has a heap if it matters here. */
+static bool makes_no_threads(void) {
+	const struct heap *h = heap_registry();
+	return &hak_made_thread != NULL && !hak_made_thread && h != NULL && h->next == NULL;
+}
+
 /* The purge thread is not one the C library knows of. If this very thread was interrupted, the other may be
    waiting for it: then it has nothing half done that matters. */
 void fork_prepare(void) {
 	bool is_held = background_hold(BACKGROUND_CURT);
 	set_flag(&was_interrupted, is_interrupted());
 	/* The system is asked only where it matters: a sandbox may mind. */
-	bool alone = is_in_slow_path() ? is_alone(background_has_thread()) : __libc_single_threaded;
+	bool alone = makes_no_threads() || (is_in_slow_path() ? is_alone(background_has_thread()) : os_ask_libc());
 	set_flag(&was_threaded, !(is_held || was_interrupted) || !alone);
 }
 

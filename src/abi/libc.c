@@ -23,9 +23,6 @@ static struct {
 } libc;
 enum { UNKNOWN, KNOWN, NONE };
 
-/* A static program without the dynamic loader has none. */
-#pragma weak dlsym
-
 /* The object that `address` belongs to: another allocator in between may have its names, too. */
 static void *object_of(void *address) {
 	Dl_info info;
@@ -36,25 +33,27 @@ static void *object_of(void *address) {
 	return open(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD); /* stays: it is loaded anyway */
 }
 
+/* `object` is NULL where no dlopen is loaded (before glibc 2.34). */
+static void *of_libc(void *object, const char *name) {
+	return object != NULL ? os_symbol_in(object, name) : next_definition(name);
+}
+
 static void look_up_others(void *object) {
 	static const char names[][16] = { [LIBC_TRIM] = "malloc_trim", [LIBC_MALLOPT] = "mallopt",
 		[LIBC_MALLINFO2] = "mallinfo2", [LIBC_STATS] = "malloc_stats", [LIBC_INFO] = "malloc_info" };
 	for (unsigned i = 0; i < LIBC_NAMES; i++)
-		libc.other[i] = dlsym(object, names[i]);
+		libc.other[i] = of_libc(object, names[i]);
 }
 
 static bool look_up(void) {
-	if (dlsym == NULL)
-		return false;
 	*(void **)&libc.malloc = next_definition("__libc_malloc");
 	*(void **)&libc.calloc = next_definition("__libc_calloc");
 	*(void **)&libc.memalign = next_definition("__libc_memalign");
 	*(void **)&libc.realloc = next_definition("__libc_realloc");
 	*(void **)&libc.free = next_definition("__libc_free");
 	void *object = object_of(*(void **)&libc.malloc);
-	if (object != NULL)
-		*(void **)&libc.usable_size = dlsym(object, "malloc_usable_size");
-	if (object != NULL && hak_settings.disable)
+	*(void **)&libc.usable_size = of_libc(object, "malloc_usable_size");
+	if (hak_settings.disable)
 		look_up_others(object);
 	return libc.malloc != NULL && libc.calloc != NULL && libc.memalign != NULL &&
 		libc.realloc != NULL && libc.free != NULL && libc.usable_size != NULL;

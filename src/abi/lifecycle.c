@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sys/single_threaded.h>
 #include <unistd.h>
 
 #include "abi/conf.h"
@@ -20,6 +19,7 @@
 #include "observe/crash.h"
 #include "observe/profile.h"
 #include "observe/stats.h"
+#include "os/alone.h"
 #include "os/os.h"
 #include "os/trace.h"
 
@@ -39,7 +39,6 @@ HAK_AT_START static struct {
 	struct lock lock;         /* guards the making of what follows */
 	_Atomic bool ready;
 	bool settings_loaded;
-	bool has_main;            /* a thread attached while it was alone */
 	_Atomic bool has_fork_handlers;
 	_Atomic(struct locked_heap *) late;
 } process;
@@ -68,7 +67,6 @@ HAK_EVERYDAY static void load_settings(char *const *env) {
 	if (hak_settings.secure == 0 || hak_tcache.heap == NULL)
 		return;
 	lifecycle_forsake_heap();
-	process.has_main = false; /* it is still alone */
 }
 
 /* At the first allocation of the process, so that in the child ours run before any handler that allocates, forks
@@ -82,12 +80,13 @@ HAK_EVERYDAY static void register_fork_handlers(void) {
 /* `env`: as the kernel laid it down; NULL: not known where that is. */
 HAK_EVERYDAY static void init_process(char *const *env) {
 	register_fork_handlers(); /* first: what it writes to is a page that would be faulted in twice if it were read first */
-	os_ask_libc();
+	os_reckon_with_threads();
 	lock_acquire(&process.lock);
 	if (!atomic_load_explicit(&process.ready, memory_order_relaxed)) {
 		settings_init();
 		os_init(env);
 		key_init(os_facts.random);
+		hak_tcache.exit_is_seen = os_thread_id() == os_process_id(); /* asked here, since a program may forbid it later */
 		/* The loader allocates before libc knows the environment: then the constructor does it. */
 		if (__environ != NULL)
 			load_settings(__environ);
@@ -178,13 +177,6 @@ static void exit_hook(void *arg) {
 	lifecycle_thread_exit();
 }
 
-HAK_EVERYDAY static bool is_main_thread(void) {
-	if (process.has_main || !__libc_single_threaded)
-		return false;
-	process.has_main = true;
-	return true;
-}
-
 /* Registers the exit hook for a thread that pthread_create.c does not watch. Registered first, it runs
    last. It takes the loader's lock, which is why it is not for all threads: a library's constructor
    may wait for a thread it has started while the loader holds it. libc allocates a node for it and
@@ -239,7 +231,7 @@ HAK_EVERYDAY HAK_NOINLINE static struct heap *attach(void) {
 	heap_count_frees(h, NULL);
 	watch_look(h);
 	/* The thread must have its heap by now, since this allocates. */
-	if (!t->exit_is_seen && !is_main_thread() && !register_exit(h)) {
+	if (!t->exit_is_seen && !register_exit(h)) {
 		heap_enter(h);
 		detach(t);
 		return NULL;

@@ -5,9 +5,9 @@
  *   thread:  inert (zeroed TLS) -> attached when it first asks for memory -> torn down at its exit
  *
  * A torn-down thread never gets a heap again: TLS destructors, key destructors and libc's own
- * clean-up still allocate and free then, and are served by the late heap. The thread that is alone
- * when it attaches, in practice the main thread, is never torn down: it may allocate in atexit
- * handlers and destructors up to the end.
+ * clean-up still allocate and free then, and are served by the late heap. The thread in which
+ * this begins, if that is the main thread, is never torn down: it may allocate in atexit handlers and
+ * destructors up to the end.
  */
 #ifndef HAK_ABI_LIFECYCLE_H
 #define HAK_ABI_LIFECYCLE_H

@@ -164,7 +164,7 @@ bool misuse_touched(enum misuse_where where, uintptr_t addr, uintptr_t block, si
 }
 
 static bool other_defines(const char *name) {
-	return elf_others_define(name, "libstdc++.so\0libc++\0");
+	return elf_find_elsewhere(name, "libstdc++.so\0libc++\0") != NULL;
 }
 
 /* A library may have the C++ run time inside, and call its own new and delete, which go by malloc and free, where others

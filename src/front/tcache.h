@@ -52,7 +52,7 @@ struct tcache {
 	uint32_t tag;      /* owner << TAG_OWNER_SHIFT of the thread's heap; 0: none yet, and the bins are all zero.
 	                      TAG_MATCHES_NONE: all frees go out of line; another thread may set that
 	                      (heap_call_threads) */
-	bool exit_is_seen; /* the thread's end is noticed without an exit hook */
+	bool exit_is_seen; /* the thread's end is noticed without an exit hook, or is the process's */
 	bool torn_down;    /* the thread's exit hook has run: it never gets a heap again */
 	uint16_t background_holds; /* how often it has background_hold, one amid the other */
 	struct heap *heap; /* NULL: none */

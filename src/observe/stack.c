@@ -5,17 +5,14 @@
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/single_threaded.h>
 #include <unwind.h>
 
 #include "base/bits.h"
 #include "base/own.h"
+#include "os/alone.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/trace.h"
-
-/* A static program has none. */
-#pragma weak dlsym
 
 enum { CACHED = 256 };
 
@@ -103,13 +100,13 @@ static void find_unwinder(void) {
 	void *library = open != NULL ? open("libgcc_s.so.1", RTLD_LAZY) : NULL;
 	if (library == NULL)
 		return;
-	*(void **)&unwinder.get_ip = dlsym(library, "_Unwind_GetIPInfo");
-	*(void **)&unwinder.get_cfa = dlsym(library, "_Unwind_GetCFA");
+	*(void **)&unwinder.get_ip = os_symbol_in(library, "_Unwind_GetIPInfo");
+	*(void **)&unwinder.get_cfa = os_symbol_in(library, "_Unwind_GetCFA");
 	if (unwinder.get_ip == NULL || unwinder.get_cfa == NULL)
 		return;
 	find_its_library();
 	if (unwinder.end != 0)
-		*(void **)&unwinder.backtrace = dlsym(library, "_Unwind_Backtrace");
+		*(void **)&unwinder.backtrace = os_symbol_in(library, "_Unwind_Backtrace");
 }
 
 /* ---- memory of stacks ---- */
@@ -156,7 +153,7 @@ static void remember(const struct walk *w, uintptr_t thread, uintptr_t top) {
 
 bool stack_may_prepare(const void *caller) {
 	uintptr_t loader = getauxval(AT_BASE), at = (uintptr_t)caller;
-	return __libc_single_threaded && (loader == 0 || at < loader || at >= end_of(loader));
+	return os_ask_libc() && (loader == 0 || at < loader || at >= end_of(loader));
 }
 
 bool stack_prepare(const void *caller) {

@@ -352,7 +352,7 @@ void write_json_close(put_fn *put, void *arg) {
 /* ---- OpenMetrics ---- */
 
 static void metric_head(struct out *o, const char *name, const char *unit, const char *kind, const char *help) {
-	static const char *const words[] = { "# TYPE hakmem_", "# UNIT hakmem_", "# HELP hakmem_" };
+	static const char words[][16] = { "# TYPE hakmem_", "# UNIT hakmem_", "# HELP hakmem_" };
 	const char *const values[] = { kind, unit, help };
 	for (int i = 0; i < 3; i++) {
 		if (i == 1 && unit[0] == '\0')

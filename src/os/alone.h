@@ -14,11 +14,17 @@
 
 #include "base/compiler.h"
 
-/* Where "yes" (not 0) or "no" stands: libc's own word, unless we may make a thread that libc does not know of. */
+/* Where "yes" (not 0) or "no" stands: "no" until libc has been asked, then libc's own word, unless we may make a thread
+   that libc does not know of. */
 extern HAK_HIDDEN const char *hak_alone;
 
-/* The former, before the first lock is taken. */
-void os_ask_libc(void);
+/* Says "no" until then. Before the first lock is taken. */
+void os_reckon_with_threads(void);
+
+/* Libc's own word; "no" where it has none. The first call takes the loader's lock, and some microseconds: not in every
+   process, nor with a lock. */
+bool os_ask_libc(void);
+extern HAK_HIDDEN bool hak_libc_asked; /* has it been called? */
 
 /* Says "no" from now on. While there is one thread: it may make one by os_thread_start later, or a signal handler amid one
    of its calls. */

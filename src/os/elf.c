@@ -72,6 +72,7 @@ HAK_EVERYDAY const void *elf_find(uintptr_t bias, const ElfW(Dyn) *dynamic, cons
 
 struct search {
 	const char *name, *but;
+	const void *found;
 };
 
 static bool is_among(const char *path, const char *starts) {
@@ -85,7 +86,7 @@ static bool is_among(const char *path, const char *starts) {
 }
 
 static int look_at(struct dl_phdr_info *o, size_t size, void *arg) {
-	const struct search *s = arg;
+	struct search *s = arg;
 	const void *dynamic = NULL;
 	for (const ElfW(Phdr) *p = o->dlpi_phdr, *end = p + o->dlpi_phnum; p < end; p++) {
 		uintptr_t begin = o->dlpi_addr + p->p_vaddr;
@@ -94,18 +95,13 @@ static int look_at(struct dl_phdr_info *o, size_t size, void *arg) {
 		if (p->p_type == PT_DYNAMIC)
 			dynamic = (const void *)begin;
 	}
-	return dynamic != NULL && !is_among(o->dlpi_name, s->but) &&
-		elf_find(o->dlpi_addr, dynamic, s->name) != NULL;
+	if (dynamic != NULL && !is_among(o->dlpi_name, s->but))
+		s->found = elf_find(o->dlpi_addr, dynamic, s->name);
+	return s->found != NULL;
 }
 
-_Atomic(void *) hak_elf_each;
-
-bool elf_others_define(const char *name, const char *but) {
-	struct search s = { name, but };
-	__typeof__(dl_iterate_phdr) *each;
-	/* Relaxed: a function, which is there. */
-	*(void **)&each = atomic_load_explicit(&hak_elf_each, memory_order_relaxed);
-	if (each == NULL)
-		*(void **)&each = os_symbol(ELF_EACH_NAME);
-	return each != NULL && each(look_at, &s) != 0;
+const void *elf_find_elsewhere(const char *name, const char *but) {
+	struct search s = { name, but, NULL };
+	dl_iterate_phdr(look_at, &s);
+	return s.found;
 }

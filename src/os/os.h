@@ -218,9 +218,15 @@ struct os_thread {
 };
 bool os_thread_start(struct os_thread *thread);
 
-/* What the process sees by that name, NULL: nothing, or there is no loader. Takes the loader's lock. For what few
-   programs have use for: what a library refers to itself is looked up at the start of each. */
-void *os_symbol(const char *name);
+/* What a library that dlopen gave has by that name, or, for RTLD_NEXT, what is behind this one. NULL: nothing, or there is no
+   loader. Takes the loader's lock. For what few programs have use for: what a library refers to itself is looked up at the
+   start of each. */
+void *os_symbol_in(void *library, const char *name);
+
+/* What the process sees by that name: in RTLD_DEFAULT. */
+HAK_INLINE void *os_symbol(const char *name) {
+	return os_symbol_in(NULL, name);
+}
 
 
 /* Can the word that holds `addr` be read? True also where the system does not say. */

@@ -2,7 +2,7 @@
 /*
  * The platform contract on Linux: raw system calls, so that neither errno nor a library that
  * interposes libc's wrappers (a fake clock, an mmap tracer) is involved. But for clone and sigaction, which take
- * assembly that libc has (how a thread begins, and how a handler returns), and dlsym.
+ * assembly that libc has (how a thread begins, and how a handler returns).
  *
  * After the constructor only mmap, munmap, mremap, madvise, mprotect and futex are used:
  * sandboxes that permit what libc's malloc needs permit us. The clock is read
@@ -13,7 +13,6 @@
  */
 #include "os/os.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -27,7 +26,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -524,16 +522,32 @@ HAK_EVERYDAY size_t os_memory(void) {
 
 /* ---- a thread of our own ---- */
 
-static const char is_not_alone = 0;
-
 HAK_AT_START const char *hak_alone;
+HAK_AT_START static char is_not_alone; /* always 0; here, and no constant, since every process reads it */
+HAK_AT_START static const char *libc_alone; /* where libc has it; before glibc 2.32 nowhere */
+HAK_AT_START bool hak_libc_asked;
+HAK_AT_START static bool expects_thread;
 
-HAK_EVERYDAY void os_ask_libc(void) {
+HAK_EVERYDAY void os_reckon_with_threads(void) {
 	if (hak_alone == NULL)
-		hak_alone = &__libc_single_threaded;
+		hak_alone = &is_not_alone;
+}
+
+/* Relaxed: several threads may ask at once, and are told the same. */
+bool os_ask_libc(void) {
+	if (!hak_libc_asked) {
+		hak_libc_asked = true; /* first: a loader that does not find the name allocates */
+		const char *found = os_symbol("__libc_single_threaded");
+		__atomic_store_n(&libc_alone, found, __ATOMIC_RELAXED);
+		if (found != NULL && !expects_thread)
+			__atomic_store_n(&hak_alone, found, __ATOMIC_RELAXED);
+	}
+	const char *word = __atomic_load_n(&libc_alone, __ATOMIC_RELAXED);
+	return word != NULL && *word != 0;
 }
 
 HAK_COLD void os_expect_thread(void) {
+	expects_thread = true;
 	__atomic_store_n(&hak_alone, &is_not_alone, __ATOMIC_RELAXED); /* as it is read */
 }
 
@@ -578,13 +592,6 @@ HAK_COLD bool os_thread_start(struct os_thread *thread) {
 	os_protect(thread->stack, guard, false);
 	os_expect_thread();
 	return clone_without_signals(thread, thread->stack + size) > 0;
-}
-
-/* A static program has none. */
-#pragma weak dlsym
-
-void *os_symbol(const char *name) {
-	return dlsym != NULL ? dlsym(RTLD_DEFAULT, name) : NULL;
 }
 
 HAK_NOINLINE HAK_EVERYDAY int os_thread_id(void) {
