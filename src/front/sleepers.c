@@ -47,8 +47,8 @@ static struct slab *pick(struct inbox *in, size_t most) {
 			s->inbox_next = picked;
 			picked = s;
 		} else {
-			left += most == 0 && emptied_could_be(s);
 			remote_route(s);
+			left += emptied_could_be(s); /* it may have become so in our hands: who saw that may have been heeded already */
 		}
 	}
 	if (left != 0) {
