@@ -149,7 +149,8 @@ uint64_t reading_class_size(const struct reading *r, unsigned sc) {
 
 struct slab_reader {
 	const struct reading *r;
-	struct hak_stats *stats;  /* to add to, or NULL */
+	struct hak_stats *stats;  /* to add to, or NULL: */
+	const uint64_t *class_size;
 	reading_slab_fn *visit;   /* or NULL */
 	void *arg;
 	uint64_t *live;           /* blocks not at home per class, caches included; or NULL */
@@ -177,7 +178,7 @@ static uint64_t read_mosaic(struct slab_reader *sr, uint64_t at) {
 			continue;
 		if (sr->live != NULL)
 			sr->live[sc]++;
-		bytes += sr->stats != NULL ? sr->stats->by_class[sc].size : reading_class_size(r, sc);
+		bytes += sr->stats != NULL ? sr->stats->by_class[sc].size : sr->class_size[sc];
 	}
 	return bytes;
 }
@@ -251,7 +252,10 @@ static enum reading_result read_slabs(struct slab_reader *sr) {
 }
 
 enum reading_result reading_slabs(const struct reading *r, reading_slab_fn *visit, void *arg) {
-	struct slab_reader sr = { .r = r, .visit = visit, .arg = arg };
+	uint64_t class_size[HAK_STATS_CLASSES];
+	for (unsigned sc = 0; sc < HAK_STATS_CLASSES; sc++)
+		class_size[sc] = reading_class_size(r, sc);
+	struct slab_reader sr = { .r = r, .class_size = class_size, .visit = visit, .arg = arg };
 	return read_slabs(&sr);
 }
 

@@ -114,7 +114,7 @@ static int write_and_try(const struct options *o, struct preload_file *f, struct
 	trials.is_written = true;
 	if (!o->no_test && !preload_try(&trials))
 		return take_back(f, text, old);
-	printf("%s: programs that start from now on use %s\n", f->path, o->library);
+	tell("%s: programs that start from now on use %s", f->path, o->library);
 	return TOOL_OK;
 }
 
@@ -135,23 +135,30 @@ static int confirm(const struct options *o, const struct preload_file *f) {
 	struct trials trials = { .root = f->root, .path = o->library, .text = f->text, .is_written = true };
 	if (!o->no_test && !preload_try(&trials))
 		return TOOL_FAILED;
-	printf("%s: names %s already\n", f->path, o->library);
+	tell("%s: names %s already", f->path, o->library);
 	return TOOL_OK;
 }
 
-static int enable(const struct options *o, struct preload_file *f) {
+/* Has the file another allocator? False, after a complaint: yes, and --force is not there. */
+static bool may_stand_beside(const struct options *o, const struct preload_file *f, bool *has_rivalp) {
 	struct word word;
+	*has_rivalp = find_rival(o, f, &word);
+	if (!*has_rivalp || o->force)
+		return true;
+	complain("preload: %s: names another allocator, %.*s (--force to have both); it is as it was", f->path,
+		(int)word.len, word.at);
+	return false;
+}
+
+static int enable(const struct options *o, struct preload_file *f) {
 	struct bytes text;
+	bool has_rival;
 	if (is_damaged(f))
 		return TOOL_FAILED;
 	if (o->no_test ? !preload_check_form(o->library) : !preload_check_library(f->root, o->library))
 		return TOOL_FAILED;
-	bool has_rival = find_rival(o, f, &word);
-	if (has_rival && !o->force) {
-		complain("preload: %s: names another allocator, %.*s (--force to have both); it is as it was", f->path,
-			(int)word.len, word.at);
+	if (!may_stand_beside(o, f, &has_rival))
 		return TOOL_FAILED;
-	}
 	if (f->exists && is_for_all(f) && names_alone(f->text, o->library, has_rival))
 		return confirm(o, f);
 	if (!preload_add(f->text, o->library, has_rival, &text))
@@ -164,23 +171,23 @@ static int disable(const struct options *o, struct preload_file *f) {
 	struct word word;
 	struct bytes text;
 	if (!preload_find_ours(f->text, &word)) {
-		printf("%s: does not name HAKMEM\n", f->path);
+		tell("%s: does not name HAKMEM", f->path);
 		return TOOL_OK;
 	}
 	if (!preload_remove_ours(f->text, &text))
 		return out_of_memory();
 	int code = preload_file_replace(f, text);
 	if (code == TOOL_OK)
-		printf("%s: programs that start from now on do not load HAKMEM\n", f->path);
+		tell("%s: programs that start from now on do not load HAKMEM", f->path);
 	return code;
 }
 
 static int test(const struct options *o, struct preload_file *f) {
-	struct word word;
 	struct bytes text;
-	if (!preload_check_library(f->root, o->library))
+	bool has_rival;
+	if (!preload_check_library(f->root, o->library) || !may_stand_beside(o, f, &has_rival))
 		return TOOL_FAILED;
-	if (!preload_add(f->text, o->library, o->force && find_rival(o, f, &word), &text))
+	if (!preload_add(f->text, o->library, has_rival, &text))
 		return out_of_memory();
 	struct trials trials = { .root = f->root, .path = o->library, .text = text, .is_talkative = true };
 	return preload_try(&trials) ? TOOL_OK : TOOL_FAILED;
@@ -190,15 +197,15 @@ static int status(const struct options *o, struct preload_file *f) {
 	struct word word;
 	char server[PATH_MAX], path[PATH_MAX];
 	bool is_named = preload_find_ours(f->text, &word);
-	printf("file: %s%s\n", f->path, f->exists ? "" : " (not there)");
-	printf("line: %.*s\n", is_named ? (int)word.len : (int)sizeof "none" - 1, is_named ? word.at : "none");
+	tell("file: %s%s", f->path, f->exists ? "" : " (not there)");
+	tell("line: %.*s", is_named ? (int)word.len : (int)sizeof "none" - 1, is_named ? word.at : "none");
 	snprintf(path, sizeof path, "%.*s", (int)word.len, word.at);
 	if (find_rival(o, f, &word))
-		printf("another allocator: %.*s\n", (int)word.len, word.at);
+		tell("another allocator: %.*s", (int)word.len, word.at);
 	server[0] = '\0';
 	if (!o->no_test)
 		preload_ask_server(f->root, NULL, server, sizeof server);
-	printf("new programs are served by: %s\n", server[0] != '\0' ? server : "unknown");
+	tell("new programs are served by: %s", server[0] != '\0' ? server : "unknown");
 	fflush(stdout);
 	if (!is_named || !(o->no_test ? preload_check_form(path) : preload_check_library(f->root, path)))
 		return TOOL_FAILED;

@@ -80,9 +80,6 @@ int preload_file_may_replace(const struct preload_file *f);
    read stays, and is such a failure. A TOOL_ code. */
 int preload_file_replace(struct preload_file *f, struct bytes text);
 
-/* Opens what `path` is in the system under `root`. */
-int preload_open_in(int root, const char *path, int flags);
-
 /* Has `path`, of PATH_MAX bytes, which is a link that says `target`, be where that leads. False: to no file's path. */
 bool preload_follow(char *path, const char *target);
 

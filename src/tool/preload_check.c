@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tool/preload.h"
+#include "tool/root.h"
 
 static bool refuse(const char *path, const char *why) {
 	complain("preload: %s: %s", path, why);
@@ -118,7 +119,7 @@ static bool check_folders(int root, const char *path) {
 	char part[PATH_MAX];
 	for (const char *slash = path; (slash = strchr(slash + 1, '/')) != NULL;) {
 		snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
-		int folder = preload_open_in(root, part, O_PATH | O_DIRECTORY);
+		int folder = open_in_root(root, part, O_PATH | O_DIRECTORY);
 		if (folder >= 0 && !check_folders_from(root, folder, path))
 			return false;
 	}
@@ -128,7 +129,7 @@ static bool check_folders(int root, const char *path) {
 /* Has `path` be what the link at `path` says. False: it is no link. */
 static bool follow(int root, char *path) {
 	char target[PATH_MAX];
-	int link = preload_open_in(root, path, O_PATH | O_NOFOLLOW);
+	int link = open_in_root(root, path, O_PATH | O_NOFOLLOW);
 	ssize_t len = link >= 0 ? readlinkat(link, "", target, sizeof target - 1) : -1;
 	if (link >= 0)
 		close(link);
@@ -153,7 +154,7 @@ static bool check_way(int root, const char *path) {
 /* All of its file system: folders and links count, too. Some file systems have no disk. */
 bool preload_sync_library(int root, const char *path) {
 	char expanded[PATH_MAX];
-	int fd = expand(path, expanded, sizeof expanded) ? preload_open_in(root, expanded, O_RDONLY | O_NONBLOCK) : -1;
+	int fd = expand(path, expanded, sizeof expanded) ? open_in_root(root, expanded, O_RDONLY | O_NONBLOCK) : -1;
 	bool done = fd >= 0 && (syncfs(fd) == 0 || (errno != EIO && errno != ENOSPC && errno != EDQUOT));
 	if (!done)
 		refuse(path, strerror(errno));
@@ -169,7 +170,7 @@ bool preload_check_library(int root, const char *path) {
 		return false;
 	if (!expand(path, expanded, sizeof expanded))
 		return refuse(path, "is too long");
-	int fd = preload_open_in(root, expanded, O_RDONLY | O_NONBLOCK);
+	int fd = open_in_root(root, expanded, O_RDONLY | O_NONBLOCK);
 	if (fd < 0)
 		return refuse(expanded, strerror(errno));
 	bool good = false;

@@ -10,34 +10,20 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tool/preload.h"
+#include "tool/root.h"
 
-enum { TEXT_MOST = 1 << 20, LINKS_MOST = 40, OPEN_TRIES = 1000, LOCK_TRIES = 3000, LOCK_MS = 10 };
+enum { TEXT_MOST = 1 << 20, LINKS_MOST = 40, LOCK_TRIES = 3000, LOCK_MS = 10 };
 
 int preload_exit_of(int error) {
 	return error == EACCES || error == EPERM ? TOOL_NO_PERMISSION : TOOL_FAILED;
-}
-
-int preload_open_in(int root, const char *path, int flags) {
-	struct open_how how = { .flags = (unsigned)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
-	int tries = 0;
-	long fd;
-	do
-		fd = TEMP_FAILURE_RETRY(syscall(SYS_openat2, root, path, &how, sizeof how));
-	while (fd < 0 && errno == EAGAIN && ++tries < OPEN_TRIES); /* with "..", a rename anywhere meanwhile is in its way */
-	/* Before Linux 5.6, or forbidden by a sandbox that does not know it: links lead out of `root`. */
-	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
-		fd = TEMP_FAILURE_RETRY(openat(root, path[1] != '\0' ? path + 1 : ".", flags | O_CLOEXEC));
-	return (int)fd;
 }
 
 /* ---- finding ---- */
@@ -55,7 +41,7 @@ static int open_folder(struct preload_file *f) {
 	folder[len] = '\0';
 	if (f->folder >= 0)
 		close(f->folder);
-	f->folder = preload_open_in(f->root, len != 0 ? folder : "/", O_RDONLY | O_DIRECTORY);
+	f->folder = open_in_root(f->root, len != 0 ? folder : "/", O_RDONLY | O_DIRECTORY);
 	f->name = f->path + len + 1;
 	return f->folder < 0 ? complain_of(f, "its folder cannot be opened") : TOOL_OK;
 }

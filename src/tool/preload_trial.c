@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "tool/preload.h"
+#include "tool/root.h"
 
 enum { TRIAL_SECONDS = 60, NOBODY = 65534, CANNOT_BECOME = 126 };
 
@@ -201,12 +202,6 @@ static bool make_private_view(struct bytes text) {
 		if (access(rooms[i], F_OK) == 0 && !is_needed(rooms[i], text))
 			return make_view_in(rooms[i], text);
 	return false;
-}
-
-static bool is_other_root(int root) {
-	struct stat theirs, ours;
-	return fstat(root, &theirs) != 0 || stat("/", &ours) != 0 || theirs.st_ino != ours.st_ino ||
-		theirs.st_dev != ours.st_dev;
 }
 
 /* Has the current folder, which is what `root` is, be the root. A folder of a private view is not the one

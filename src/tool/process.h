@@ -46,7 +46,7 @@ uint64_t process_status(pid_t pid, const char *key, int base);
 /* The number that stands for a process. False, after a complaint: it is none. */
 bool process_parse(const char *command, const char *text, pid_t *pidp);
 
-/* Calls `visit` for every process there is. */
-void process_each(void (*visit)(void *arg, pid_t pid), void *arg);
+/* Counts readings of memory as they begin, for who watches whether they end; NULL: nobody does. */
+extern volatile uint64_t *process_beats;
 
 #endif

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -15,6 +17,8 @@
 
 #include "tool/commands.h"
 #include "tool/process.h"
+#include "tool/root.h"
+#include "tool/screen.h"
 
 enum { SECONDS = 10, SECONDS_MOST = 1000000, LOOK_MS = 100, LOOKS = 50, SOON = 9 };
 
@@ -34,10 +38,19 @@ static void catch_interrupts(void) {
 			sigaction(numbers[i], &action, NULL);
 }
 
-static void pause_for(long ms) {
-	struct timespec left = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
-	while (!is_interrupted && nanosleep(&left, &left) != 0 && errno == EINTR)
-		;
+static long now_ms(void) {
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* False: the process of that descriptor has ended. */
+static bool pause_for(int process, long ms) {
+	struct pollfd end = { .fd = process, .events = POLLIN };
+	int has_ended = 0;
+	for (long until = now_ms() + ms; ms > 0 && has_ended <= 0 && !is_interrupted; ms = until - now_ms())
+		has_ended = poll(&end, 1, (int)ms);
+	return has_ended <= 0;
 }
 
 /* ---- the file ---- */
@@ -101,13 +114,24 @@ static void own_name(const struct process *p, char *name, size_t size) {
 	name[taken] = '\0';
 }
 
-/* %p, %e and %% as the library expands them. The process may have another root: what is before its own path. */
-static size_t path_of(const struct process *p, const char *pattern, char *path, size_t size) {
-	char name[NAME_MAX + 1];
+/* Where the profile will be, as the process sees it: it may have another root than we. */
+struct place {
+	int from; /* its root, or the folder it is in */
+	char path[PATH_MAX];
+	size_t before; /* of the path, leads to `from` */
+	bool is_from_root;
+};
+
+/* %p, %e and %% as the library expands them. */
+static void find_place(const struct process *p, const char *pattern, struct place *place) {
+	char name[NAME_MAX + 1], *path = place->path;
+	size_t size = sizeof place->path;
 	int number = own_number(p);
 	own_name(p, name, sizeof name);
-	bool is_whole = pattern[0] == '/';
-	size_t n = (size_t)snprintf(path, size, is_whole ? "/proc/%d/root" : "/proc/%d/cwd/", (int)p->thread), before = n;
+	place->is_from_root = pattern[0] == '/';
+	size_t n = (size_t)snprintf(path, size, "/proc/%d/%s", (int)p->thread, place->is_from_root ? "root" : "cwd/");
+	place->from = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	place->before = n;
 	for (; *pattern != '\0' && n + 1 < size; pattern++) {
 		if (pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == 'e'))
 			n += (size_t)(*++pattern == 'p' ? snprintf(path + n, size - n, "%d", number) :
@@ -116,14 +140,28 @@ static size_t path_of(const struct process *p, const char *pattern, char *path, 
 			path[n++] = pattern[0] == '%' && pattern[1] == '%' ? *++pattern : *pattern;
 	}
 	path[n < size ? n : size - 1] = '\0';
-	return is_whole ? before : 0;
 }
 
-/* All zero: it is not there, or no file. */
-static struct stat look_at(const char *path) {
+/* What is there is not opened before it is known what it is: to open a device may do something. */
+static int look_for(const struct place *place) {
+	const char *path = place->path + place->before;
+	return place->is_from_root ? open_in_root(place->from, path, O_PATH) :
+		openat(place->from, path, O_PATH | O_CLOEXEC);
+}
+
+/* All zero: no file. */
+static struct stat stat_of(int fd) {
 	struct stat st;
-	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+	if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
 		memset(&st, 0, sizeof st);
+	return st;
+}
+
+static struct stat look_at(const struct place *place) {
+	int fd = look_for(place);
+	struct stat st = stat_of(fd);
+	if (fd >= 0)
+		close(fd);
 	return st;
 }
 
@@ -135,9 +173,8 @@ static bool is_same(const struct stat *a, const struct stat *b) {
 /* It is written in pieces, and its end may be missing for good: the disk was full. The last part is the mappings, none
    where the process sees no /proc; every line ends. What a process has made of it may have no end: then the user ends
    it. */
-static bool is_whole(const char *path) {
+static bool is_whole(int fd) {
 	static const char last_part[] = "MAPPED_LIBRARIES:";
-	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* it may be a FIFO by now */
 	FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
 	char piece[1024];
 	bool is_line = true, is_last = false; /* is a line begun by the next piece, in the last part? */
@@ -150,12 +187,29 @@ static bool is_whole(const char *path) {
 }
 
 /* By the path that we have for it, if that leads there. */
-static void print_path(char *path) {
+static void print_path(struct place *place, const char *link, const struct stat *there) {
 	char real[PATH_MAX];
-	struct stat there = look_at(path), here;
-	char *shown = realpath(path, real) != NULL && stat(real, &here) == 0 && is_same(&here, &there) ? real : path;
-	make_printable(shown);
+	struct stat here;
+	ssize_t len = readlink(link, real, sizeof real - 1);
+	real[len > 0 ? len : 0] = '\0';
+	char *shown = stat(real, &here) == 0 && is_same(&here, there) ? real : place->path;
+	if (screen_is_terminal())
+		make_printable(shown);
 	puts(shown);
+}
+
+/* False: that is not there, whole. */
+static bool show(struct place *place, const struct stat *there) {
+	char link[64];
+	int fd = look_for(place);
+	struct stat now = stat_of(fd);
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	bool is_shown = is_same(&now, there) && is_whole(open(link, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+	if (is_shown)
+		print_path(place, link, there);
+	if (fd >= 0)
+		close(fd);
+	return is_shown;
 }
 
 /* ---- the signals ---- */
@@ -203,53 +257,61 @@ static int send_again(const struct target *t) {
 
 /* The signal switches sampling on, or off if it was on, which can be seen: the file is written soon after it is
    taken. */
-static int sample_for(const struct target *t, const char *path, long seconds) {
-	struct stat old = look_at(path), now = old;
+static int sample_for(const struct target *t, const struct place *place, long seconds) {
+	struct stat old = look_at(place), now = old;
 	int code = send(t), looks = 0, soon = 0;
 	bool may_end = code == TOOL_OK && !t->is_for_good;
 	while (may_end && soon < SOON && looks < LOOKS && is_same(&now, &old) && !is_interrupted) {
-		pause_for(LOOK_MS);
+		pause_for(t->fd, LOOK_MS);
 		looks++;
 		soon += !is_pending(t);
-		now = look_at(path);
+		now = look_at(place);
 	}
 	bool was_on = may_end && !is_same(&now, &old);
 	if (was_on)
 		code = send_again(t);
 	long left = 1000 * seconds - (was_on ? 0 : looks * LOOK_MS);
-	if (code == TOOL_OK && left > 0)
-		pause_for(left);
+	if (code == TOOL_OK && !pause_for(t->fd, left))
+		code = (int)process_complain(t->p, TOOL_NO_PROCESS);
 	is_interrupted = false;
 	return code;
 }
 
 static int profile(const struct target *t, const char *pattern, long seconds) {
-	char path[PATH_MAX];
-	size_t root = path_of(t->p, pattern, path, sizeof path);
+	struct place place;
+	find_place(t->p, pattern, &place);
 	catch_interrupts();
-	int code = sample_for(t, path, seconds);
-	struct stat before = look_at(path), old = before;
+	int code = sample_for(t, &place, seconds);
+	struct stat before = look_at(&place), old = before;
 	if (code == TOOL_OK)
 		code = send_again(t);
 	/* A thread of the process has to run for it, and may be slow to write. */
+	bool lives = true;
 	for (int i = 0; code == TOOL_OK && i < LOOKS && !is_interrupted;) {
-		pause_for(LOOK_MS);
-		struct stat now = look_at(path);
-		if (is_same(&now, &before) && !is_same(&now, &old) && is_whole(path)) {
-			print_path(path);
+		lives = pause_for(t->fd, LOOK_MS);
+		struct stat now = look_at(&place);
+		if (is_same(&now, &before) && !is_same(&now, &old) && show(&place, &now))
 			return TOOL_OK;
-		}
-		i += now.st_size <= before.st_size;
+		i += lives ? now.st_size <= before.st_size : LOOKS / 2;
 		before = now;
 	}
-	make_printable(path);
+	if (code == TOOL_OK && !lives)
+		return (int)process_complain(t->p, TOOL_NO_PROCESS);
+	make_printable(place.path);
 	if (code == TOOL_OK)
 		complain("process %d has written %s profile to %s", (int)t->p->pid,
-		         before.st_size == 0 || is_same(&before, &old) ? "no" : "an incomplete", path + root);
+		         before.st_size == 0 || is_same(&before, &old) ? "no" : "an incomplete",
+		         place.path + (place.is_from_root ? place.before : 0));
 	return code != TOOL_OK ? code : TOOL_FAILED;
 }
 
-static bool parse_seconds(const char *text, long *secondsp) {
+/* Two at once would each take the other's signals for its own. */
+static bool is_ours_alone(const struct process *p) {
+	FILE *status = process_file(p, "status"); /* stays open, and locked */
+	return status == NULL || flock(fileno(status), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+static bool parse_whole_seconds(const char *text, long *secondsp) {
 	char *end;
 	*secondsp = strtol(text, &end, 10);
 	return end != text && *end == '\0' && *secondsp >= 1 && *secondsp <= SECONDS_MOST;
@@ -260,7 +322,7 @@ static int run(int argc, char **argv) {
 	const char *text = NULL;
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
-			if (!parse_seconds(argv[++i], &seconds))
+			if (!parse_whole_seconds(argv[++i], &seconds))
 				return misused("profile: '%s' is no number of seconds", argv[i]);
 		} else if (argv[i][0] == '-' || text != NULL) {
 			return misused("profile: what is '%s'?", argv[i]);
@@ -290,10 +352,16 @@ static int run(int argc, char **argv) {
 			return TOOL_FAILED;
 		}
 	}
-	target.number = atoi(s[SAMPLE_SIGNAL].value);
+	target.number = (int)strtol(s[SAMPLE_SIGNAL].value, NULL, 10);
 	target.is_for_good = atoi(s[SAMPLE].value) != 0;
 	if (target.number == 0 || s[SAMPLE_FILE].name[0] == '\0') {
 		complain("process %d was not started with a signal for this: HAKMEM_SAMPLE_SIGNAL=12 for example", (int)pid);
+		return TOOL_FAILED;
+	}
+	if (target.number < 0 || target.number > 64)
+		return (int)process_complain(&p, TOOL_OTHER_VERSION);
+	if (!is_ours_alone(&p)) {
+		complain("process %d (%s) is being profiled already", (int)pid, p.name);
 		return TOOL_FAILED;
 	}
 	return profile(&target, s[SAMPLE_FILE].value, seconds);

@@ -32,7 +32,7 @@ void screen_size(unsigned *rowsp, unsigned *columnsp) {
 
 bool screen_wait(double seconds) {
 	struct timespec t = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
-	if (fflush(stdout) != 0)
+	if (fflush(stdout) != 0 || ferror(stdout))
 		return false;
 	nanosleep(&t, NULL);
 	return true;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* `hakmem stat`: the statistics of running processes. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/mman.h>
 
 #include "observe/write.h"
 #include "tool/commands.h"
+#include "tool/each.h"
 #include "tool/process.h"
 #include "tool/screen.h"
 
@@ -14,8 +16,16 @@ struct wish {
 	bool all, threads;
 	enum hak_stats_format format;
 	double watch; /* seconds; 0: once */
-	int shown;    /* processes */
-	struct source *source; /* as many, if they are to be written together */
+	struct shown *shown;
+};
+
+/* What has become of it. */
+struct shown {
+	size_t count; /* processes */
+	struct source {
+		struct hak_stats stats;
+		char labels[192];
+	} source[]; /* as many, if they are to be written together, with room for all */
 };
 
 static void put(void *arg, const char *text, size_t length) {
@@ -27,7 +37,7 @@ static void print_json_heap(void *arg, const struct reading_heap *h) {
 }
 
 /* If the process ends meanwhile, the heaps that were read are there. */
-static void print_json(const struct process *p, const struct hak_stats *st) {
+static enum tool_exit print_json(const struct process *p, const struct hak_stats *st) {
 	struct reading_heap heap;
 	printf("{\"pid\":%d,\"program\":\"", (int)p->pid);
 	for (const char *c = p->name; *c != '\0'; c++)
@@ -35,9 +45,10 @@ static void print_json(const struct process *p, const struct hak_stats *st) {
 	printf("\",\"version\":\"%s\",\"rss\":%llu,\"rss_peak\":%llu,\"stats\":", p->reading.version,
 	       (unsigned long long)p->resident, (unsigned long long)p->resident_peak);
 	write_json_open(st, put, NULL);
-	reading_heaps(&p->reading, &heap, print_json_heap, NULL);
+	enum tool_exit why = process_why(p, reading_heaps(&p->reading, &heap, print_json_heap, NULL));
 	write_json_close(put, NULL);
 	puts("}");
+	return why == TOOL_NO_PROCESS ? TOOL_OK : why;
 }
 
 /* ---- by thread ---- */
@@ -56,17 +67,8 @@ static enum tool_exit show_threads(const struct process *p) {
 
 /* ---- metrics of several processes, which are written together ---- */
 
-struct source {
-	struct hak_stats stats;
-	char labels[192];
-};
-
-static void add_source(struct wish *w, const struct process *p, const struct hak_stats *st) {
-	struct source *more = realloc(w->source, (size_t)(w->shown + 1) * sizeof *more);
-	if (more == NULL)
-		return;
-	w->source = more;
-	struct source *s = &more[w->shown++];
+static void add_source(struct shown *shown, const struct process *p, const struct hak_stats *st) {
+	struct source *s = &shown->source[shown->count];
 	s->stats = *st;
 	int n = snprintf(s->labels, sizeof s->labels, "pid=\"%d\",program=\"", (int)p->pid);
 	for (const char *c = p->name; *c != '\0'; c++)
@@ -74,24 +76,20 @@ static void add_source(struct wish *w, const struct process *p, const struct hak
 	strcpy(s->labels + n, "\"");
 }
 
-static void print_sources(struct wish *w) {
-	struct metric_source *sources = calloc((size_t)w->shown + 1, sizeof *sources);
-	for (int i = 0; sources != NULL && i < w->shown; i++)
-		sources[i] = (struct metric_source){ &w->source[i].stats, w->source[i].labels };
+static void print_sources(const struct shown *shown) {
+	struct metric_source *sources = calloc(shown->count, sizeof *sources);
+	for (size_t i = 0; sources != NULL && i < shown->count; i++)
+		sources[i] = (struct metric_source){ &shown->source[i].stats, shown->source[i].labels };
 	if (sources != NULL)
-		write_openmetrics(sources, (size_t)w->shown, put, NULL);
+		write_openmetrics(sources, shown->count, put, NULL);
 	free(sources);
-	free(w->source);
-	w->source = NULL;
 }
 
 /* ---- in all ---- */
 
-static void print_stats(const struct process *p, const struct hak_stats *st, enum hak_stats_format format) {
-	if (format == HAK_STATS_JSON) {
-		print_json(p, st);
-		return;
-	}
+static enum tool_exit print_stats(const struct process *p, const struct hak_stats *st, enum hak_stats_format format) {
+	if (format == HAK_STATS_JSON)
+		return print_json(p, st);
 	struct reading_setting disable;
 	if (format == HAK_STATS_TEXT)
 		printf("%s[%d], HAKMEM %s, %s resident in all, at most %s\n", p->name, (int)p->pid, p->reading.version,
@@ -100,41 +98,49 @@ static void print_stats(const struct process *p, const struct hak_stats *st, enu
 	    strcmp(disable.value, "1") == 0)
 		puts("disable = 1: libc's allocator serves it");
 	hak_stats_write(st, format, put, NULL);
+	return TOOL_OK;
 }
 
 static enum tool_exit show(struct wish *w, pid_t pid) {
 	struct process p;
 	struct hak_stats st;
 	enum tool_exit why = process_open(&p, pid);
-	if (why == TOOL_OK && w->threads) {
-		why = show_threads(&p);
-		w->shown += why == TOOL_OK;
-		return why == TOOL_OK || w->all ? why : process_complain(&p, why);
-	}
-	if (why == TOOL_OK)
+	if (why == TOOL_OK && !w->threads)
 		why = process_stats(&p, &st);
-	if (why == TOOL_OK && w->all && w->format == HAK_STATS_OPENMETRICS) {
-		add_source(w, &p, &st);
-	} else if (why == TOOL_OK) {
-		print_stats(&p, &st, w->format);
-		w->shown++;
-	} else if (!w->all) {
+	if (why == TOOL_OK && w->threads)
+		why = show_threads(&p);
+	else if (why == TOOL_OK && w->all && w->format == HAK_STATS_OPENMETRICS)
+		add_source(w->shown, &p, &st);
+	else if (why == TOOL_OK)
+		why = print_stats(&p, &st, w->format);
+	if (why != TOOL_OK && !w->all)
 		process_complain(&p, why);
-	}
 	return why;
 }
 
 static void show_one_of_all(void *arg, pid_t pid) {
-	if (pid != getpid())
-		show(arg, pid);
+	struct wish *w = arg;
+	if (show(w, pid) == TOOL_OK)
+		w->shown->count++;
 }
 
 static enum tool_exit show_all(struct wish *w) {
-	w->shown = 0;
-	process_each(show_one_of_all, w);
-	if (w->source != NULL)
-		print_sources(w);
-	if (w->shown > 0)
+	struct each each;
+	if (!each_begin(&each))
+		return TOOL_FAILED;
+	size_t size = sizeof *w->shown + each.count * sizeof *w->shown->source;
+	w->shown = each_shared(size);
+	if (w->shown == NULL) {
+		complain("%s", strerror(ENOMEM));
+		return TOOL_FAILED;
+	}
+	each_visit(&each, show_one_of_all, w);
+	each_end(&each);
+	bool any = w->shown->count != 0;
+	if (any && w->format == HAK_STATS_OPENMETRICS)
+		print_sources(w->shown);
+	munmap(w->shown, size);
+	if (any)
 		return TOOL_OK;
 	complain("no process that may be read uses HAKMEM");
 	return TOOL_NO_HAKMEM;

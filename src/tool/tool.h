@@ -36,6 +36,9 @@ extern const char *tool_command;
 /* One line "hakmem: ..." on standard error. */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
+/* One line on standard output, in which there may be what is not known to be plain text. */
+__attribute__((format(printf, 1, 2))) void tell(const char *format, ...);
+
 /* complain, then how to get help; TOOL_USAGE. */
 __attribute__((format(printf, 1, 2))) int misused(const char *format, ...);
 

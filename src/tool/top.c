@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* `hakmem top`: all processes that use HAKMEM, the largest first. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/mman.h>
 
 #include "tool/commands.h"
+#include "tool/each.h"
 #include "tool/process.h"
 #include "tool/screen.h"
 
@@ -18,8 +20,8 @@ struct row {
 };
 
 struct rows {
-	struct row *row;
-	size_t count, room, denied;
+	size_t count, denied;
+	struct row row[]; /* room for every process */
 };
 
 enum order { BY_MEMORY, BY_WASTE };
@@ -50,26 +52,17 @@ static void add(void *arg, pid_t pid) {
 	struct rows *rows = arg;
 	struct process p;
 	struct hak_stats st;
-	if (pid == getpid())
-		return;
 	enum tool_exit why = process_open(&p, pid);
 	rows->denied += why == TOOL_NO_PERMISSION;
 	if (why != TOOL_OK || process_stats(&p, &st) != TOOL_OK || st.committed + st.live == 0)
 		return; /* the last: the library is there, but another allocator serves */
-	if (rows->count == rows->room) {
-		size_t room = rows->room != 0 ? 2 * rows->room : 64;
-		struct row *more = realloc(rows->row, room * sizeof *more);
-		if (more == NULL)
-			return;
-		rows->row = more;
-		rows->room = room;
-	}
-	struct row *r = &rows->row[rows->count++];
+	struct row *r = &rows->row[rows->count];
 	*r = (struct row){ .pid = pid, .rss = p.resident, .committed = st.committed, .live = st.live,
 	                   .idle = st.cached + st.slab_free + st.mosaic_free + st.dirty + st.bigcache,
 	                   .unused = st.unused, .heaps = st.threads };
 	find_worst(r, &st);
 	memcpy(r->name, p.name, sizeof r->name);
+	rows->count++; /* last: it may go no further */
 }
 
 /* How much of what the heap holds is not with the program, in percent. */
@@ -115,35 +108,65 @@ static void print_totals(const struct rows *rows) {
 	printf("%.*s\n", (int)columns, text);
 }
 
-static void print_head(const struct rows *rows, bool colours) {
-	print_totals(rows);
-	printf("%s%7s %-*s %5s %6s %5s %5s %6s %5s %5s  %s%s\n", colours ? "\033[1m" : "", "PID", name_width(),
-	       "PROGRAM", "RSS", "MAPPED", "LIVE", "IDLE", "UNUSED", "WASTE", "HEAPS", "WORST", colours ? "\033[0m" : "");
+/* As much as `columns` show; what sets colours takes none. */
+static void print_cut(const char *text, size_t columns) {
+	for (; *text != '\0'; text++) {
+		size_t escape = *text == '\033' ? strcspn(text, "m") : 0;
+		if (escape != 0 || columns > 0)
+			fwrite(text, 1, escape + 1, stdout);
+		columns -= escape == 0 && columns > 0;
+		text += escape;
+	}
+	putchar('\n');
 }
 
-static void print_row(const struct row *r, bool colours) {
-	char worst[40] = "-";
+static void print_head(const struct rows *rows, size_t columns, bool colours) {
+	char text[160];
+	print_totals(rows);
+	snprintf(text, sizeof text, "%s%7s %-*s %5s %6s %5s %5s %6s %5s %5s  %s%s", colours ? "\033[1m" : "", "PID",
+	         name_width(), "PROGRAM", "RSS", "MAPPED", "LIVE", "IDLE", "UNUSED", "WASTE", "HEAPS", "WORST", colours ? "\033[0m" : "");
+	print_cut(text, columns);
+}
+
+static void print_row(const struct row *r, size_t columns, bool colours) {
+	char worst[40] = "-", text[240];
 	int width = name_width();
 	if (r->worst != 0)
 		snprintf(worst, sizeof worst, "%llu (%s)", (unsigned long long)r->worst, amount_of(r->worst_bytes).text);
-	printf("%7d %-*.*s %5s %6s %5s %5s %6s %s%4u%%%s %5llu  %s\n", (int)r->pid, width, width, r->name,
-	       amount_of(r->rss).text, amount_of(r->committed).text, amount_of(r->live).text,
-	       amount_of(r->idle).text, amount_of(r->unused).text, colour(colours, idle_percent(r)),
-	       idle_percent(r), colours ? "\033[0m" : "", (unsigned long long)r->heaps, worst);
+	snprintf(text, sizeof text, "%7d %-*.*s %5s %6s %5s %5s %6s %s%4u%%%s %5llu  %s", (int)r->pid, width, width,
+	         r->name, amount_of(r->rss).text, amount_of(r->committed).text, amount_of(r->live).text,
+	         amount_of(r->idle).text, amount_of(r->unused).text, colour(colours, idle_percent(r)),
+	         idle_percent(r), colours ? "\033[0m" : "", (unsigned long long)r->heaps, worst);
+	print_cut(text, columns);
 }
 
-static void print_once(size_t most, bool clear) {
-	struct rows rows = { 0 };
+/* False, after a complaint: processes cannot be found. */
+static bool print_once(bool clear) {
+	enum { ABOVE = 3 }; /* lines: the totals, the head, the cursor's */
+	struct each each;
 	bool colours = screen_has_colour();
-	process_each(add, &rows);
-	if (rows.count != 0)
-		qsort(rows.row, rows.count, sizeof *rows.row, compare);
+	unsigned lines, columns;
+	screen_size(&lines, &columns);
+	if (!each_begin(&each))
+		return false;
+	size_t size = sizeof(struct rows) + each.count * sizeof(struct row);
+	struct rows *rows = each_shared(size);
+	if (rows == NULL) {
+		complain("%s", strerror(ENOMEM));
+		return false;
+	}
+	each_visit(&each, add, rows);
+	rows->denied += each.stuck;
+	each_end(&each);
+	qsort(rows->row, rows->count, sizeof *rows->row, compare);
 	if (clear)
 		screen_begin();
-	print_head(&rows, colours);
-	for (size_t i = 0; i < rows.count && i < most; i++)
-		print_row(&rows.row[i], colours);
-	free(rows.row);
+	size_t most = !clear ? SIZE_MAX : lines > ABOVE ? lines - ABOVE : 1, width = clear ? columns : SIZE_MAX;
+	print_head(rows, width, colours);
+	for (size_t i = 0; i < rows->count && i < most; i++)
+		print_row(&rows->row[i], width, colours);
+	munmap(rows, size);
+	return true;
 }
 
 static int run(int argc, char **argv) {
@@ -163,10 +186,8 @@ static int run(int argc, char **argv) {
 			times = 0, i++;
 	}
 	do {
-		unsigned rows, columns;
-		screen_size(&rows, &columns);
-		bool clear = screen_is_terminal() && times != 1;
-		print_once(clear && rows > 3 ? rows - 3 : SIZE_MAX, clear);
+		if (!print_once(screen_is_terminal() && times != 1))
+			return TOOL_FAILED;
 	} while (times != 1 && screen_wait(every));
 	return TOOL_OK;
 }

@@ -3,17 +3,19 @@
  * A program to look into: holds blocks whose number and bytes it says on standard output, and waits until its
  * standard input ends.
  *
- * usage: target [churn | titled | mapped FILE | notes NUMBER | uncaught SIGNAL | told SIGNAL | headless]
+ * usage: target [churn | titled | mapped FILE | notes NUMBER | silent | uncaught SIGNAL | told SIGNAL | headless]
  *   churn     a thread allocates and frees meanwhile
  *   titled    likewise, after a title was written over the path by which this was started
  *   mapped    FILE is mapped to be read, as symbolizers do
  *   notes     a file with the library's note is mapped so often, from which nothing leads on
+ *   silent    a file is mapped whose contents are waited for in vain
  *   uncaught  nothing catches SIGNAL any more
  *   told      says '!' on standard output whenever SIGNAL comes, and does nothing else for it
  *   headless  main's thread ends, and another one waits
  */
 #include <elf.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -21,8 +23,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -107,6 +111,20 @@ static bool map_notes(int times)
 	return true;
 }
 
+/* Likewise. */
+static bool map_silent(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int file = memfd_create("silent", 0), faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	if (file < 0 || faults < 0 || ftruncate(file, (off_t)page) != 0)
+		return false;
+	void *at = mmap(NULL, page, PROT_READ, MAP_SHARED, file, 0);
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register all = { .range = { (uintptr_t)at, page }, .mode = UFFDIO_REGISTER_MODE_MISSING };
+	return at != MAP_FAILED && ioctl(faults, UFFDIO_API, &api) == 0 && ioctl(faults, UFFDIO_REGISTER, &all) == 0;
+}
+
 int main(int argc, char **argv)
 {
 	static void *blocks[SMALL + LARGE + 1];
@@ -132,6 +150,8 @@ int main(int argc, char **argv)
 			return 1;
 	}
 	if (argc > 2 && strcmp(argv[1], "notes") == 0 && !map_notes(atoi(argv[2])))
+		return 1;
+	if (argc > 1 && strcmp(argv[1], "silent") == 0 && !map_silent())
 		return 1;
 	if (argc > 2 && strcmp(argv[1], "uncaught") == 0)
 		signal(atoi(argv[2]), SIG_DFL);
