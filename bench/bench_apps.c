@@ -42,7 +42,6 @@ enum { ARGS_MAX = 12 };
 struct app {
 	const char *name;                 /* in its figures */
 	const char *command;              /* looked for in PATH */
-	const char *ask;                  /* what it is to be asked by -c for its real path, or NULL */
 	void (*prepare)(uint64_t scale);  /* writes what it works on into the folder */
 	const char *trial[ARGS_MAX];      /* arguments that make it end at once */
 	const char *args[ARGS_MAX];       /* arguments of its work, in the folder */
@@ -66,31 +65,22 @@ static void prepare_git(uint64_t scale) {
 
 /* The driver g++ only starts cc1plus and waits for it. */
 static const struct app apps[] = {
-	{"cc1plus", "g++", NULL, input_cpp, {"-fsyntax-only", "-xc++", "/dev/null"},
+	{"cc1plus", "g++", input_cpp, {"-fsyntax-only", "-xc++", "/dev/null"},
 		{"-std=gnu++17", "-S", "large.cc"}, NULL, NULL},
-	{"python3", "python3", "import sys; print(sys.executable)", input_python, {"-c", "pass"},
-		{"job.py"}, NULL, NULL},
-	{"python3_malloc", "python3", "import sys; print(sys.executable)", input_python,
-		{"-c", "pass"}, {"job.py"}, NULL, "PYTHONMALLOC"},
-	{"perl", "perl", NULL, input_perl, {"-e", "1"}, {"job.pl"}, NULL, NULL},
-	{"sqlite3", "sqlite3", NULL, input_sql, {"--version"}, {"-batch", "-init", "/dev/null"},
+	{"python3", "python3", input_python, {"-c", "pass"}, {"job.py"}, NULL, NULL},
+	{"python3_malloc", "python3", input_python, {"-c", "pass"}, {"job.py"}, NULL, "PYTHONMALLOC"},
+	{"perl", "perl", input_perl, {"-e", "1"}, {"job.pl"}, NULL, NULL},
+	{"sqlite3", "sqlite3", input_sql, {"--version"}, {"-batch", "-init", "/dev/null"},
 		"job.sql", NULL},
-	{"git_repack", "git", NULL, prepare_git, {"--version"},
+	{"git_repack", "git", prepare_git, {"--version"},
 		{"-c", "pack.threads=2", "-C", "repository", "repack", "-adfq"}, NULL, NULL},
-	{"xz", "xz", NULL, input_text, {"--version"}, {"-9", "-T0", "-c", "text"}, NULL, NULL},
+	{"xz", "xz", input_text, {"--version"}, {"-9", "-T0", "-c", "text"}, NULL, NULL},
 };
 
 enum { APPS = sizeof(apps) / sizeof(apps[0]) };
 
 static bool find(const struct app *app, char path[PATH_MAX]) {
-	char command[PATH_MAX];
-	if (!program_find(app->command, command))
-		return false;
-	const char *const ask[] = {command, "-c", app->ask, NULL};
-	if (app->ask != NULL)
-		return program_ask(ask, path, PATH_MAX);
-	strcpy(path, command);
-	return true;
+	return strcmp(app->command, "python3") == 0 ? program_find_python(path) : program_find(app->command, path);
 }
 
 /* Fills argv with the program and its arguments. */
@@ -154,6 +144,8 @@ int main(int argc, char **argv) {
 		if (parameters[0].value != 0 && parameters[0].value != i + 1)
 			continue;
 		if (!run(&apps[i], &peak)) {
+			if (parameters[0].value != 0)
+				workload_exit(77, "%s is not installed", apps[i].command);
 			fprintf(stderr, "bench_apps: %s is not installed; left out\n", apps[i].command);
 			continue;
 		}

@@ -171,8 +171,8 @@ int main(int argc, char **argv) {
 	look("at_once", before);
 	change_turn(F_ULOCK);
 	idle(options[IDLE].value);
+	look("after_idle", before); /* before it waits for its turn: all have been idle for as long */
 	change_turn(F_LOCK);
-	look("after_idle", before);
 	workload_start();
 	more_calls();
 	workload_stop(CALLS / 2);

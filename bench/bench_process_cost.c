@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,18 +110,12 @@ struct runs {
 };
 
 static void run_once(const char *const *argv, enum variant variant, struct runs *runs, size_t run) {
-	struct rusage used;
-	int status;
+	struct usage usage;
 	double begin = wall_seconds();
-	pid_t pid = spawn(argv, variant);
-	while (wait4(pid, &status, 0, &used) < 0)
-		if (errno != EINTR)
-			workload_fail("cannot wait for %s: %s", argv[0], strerror(errno));
-	if (status != 0)
+	if (program_wait(spawn(argv, variant), &usage) != 0)
 		workload_fail("%s failed", argv[0]);
-	runs->cpu[run] = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-		(double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-	runs->faults += used.ru_minflt;
+	runs->cpu[run] = usage.cpu;
+	runs->faults += usage.faults;
 	if (variant == SERVED)
 		workload_add(wall_seconds() - begin, runs->cpu[run], 1);
 }
@@ -154,19 +147,28 @@ static void measure_true(const char *const *argv) {
 
 /* ---- An idle process ---- */
 
+/* Nothing if it cannot be read. */
+static void measure_kib(const char *program, const char *what, enum variant variant, const char *path,
+		const char *key) {
+	size_t bytes = proc_kib(path, key);
+	if (bytes > 0)
+		figure(program, what, variant, (double)bytes / 1024, "KiB");
+}
+
 static void measure_idle(const char *name, const char *const *argv, enum variant variant) {
 	char rollup[64], state[64];
 	pid_t pid = spawn(argv, variant);
 	snprintf(rollup, sizeof(rollup), "/proc/%d/smaps_rollup", (int)pid);
 	snprintf(state, sizeof(state), "/proc/%d/status", (int)pid);
 	program_wait_until_idle(pid);
-	figure(name, "pss", variant, (double)proc_kib(rollup, "\nPss:") / 1024, "KiB");
-	figure(name, "private_dirty", variant, (double)proc_kib(rollup, "\nPrivate_Dirty:") / 1024,
-		"KiB");
-	figure(name, "page_tables", variant, (double)proc_kib(state, "\nVmPTE:") / 1024, "KiB");
+	measure_kib(name, "pss", variant, rollup, "\nPss:");
+	measure_kib(name, "private_dirty", variant, rollup, "\nPrivate_Dirty:");
+	measure_kib(name, "page_tables", variant, state, "\nVmPTE:");
 	figure(name, "faults", variant, (double)program_faults(pid), "faults");
-	if (variant == SERVED && strcmp(name, "sleep") == 0)
-		workload_memory(proc_kib(state, "\nVmHWM:"), proc_kib(state, "\nVmRSS:"));
+	if (variant == SERVED && strcmp(name, "sleep") == 0) {
+		size_t peak = proc_kib(state, "\nVmHWM:"), now = proc_kib(state, "\nVmRSS:");
+		workload_memory(peak > now ? peak : now, now);
+	}
 	if (waitpid(pid, NULL, WNOHANG) != 0)
 		workload_fail("%s ended instead of idling", name);
 	kill(pid, SIGKILL);
@@ -179,12 +181,6 @@ static void measure_both_idle(const char *name, const char *const *argv, const c
 		measure_idle(name, argv, v);
 		measure_calls(name, brief, v);
 	}
-}
-
-static bool find_python(char path[PATH_MAX]) {
-	char script[PATH_MAX];
-	const char *const ask[] = {script, "-c", "import sys; print(sys.executable)", NULL};
-	return program_find("python3", script) && program_ask(ask, path, PATH_MAX);
 }
 
 int main(int argc, char **argv) {
@@ -209,7 +205,7 @@ int main(int argc, char **argv) {
 	program_prove(run_true);
 	measure_true(run_true);
 	measure_both_idle("sleep", run_sleep, end_sleep);
-	if (find_python(python_path)) {
+	if (program_find_python(python_path)) {
 		program_prove(end_python);
 		measure_both_idle("python3", run_python, end_python);
 	} else {

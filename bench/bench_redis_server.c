@@ -132,8 +132,8 @@ static struct server_process begin_server(int *fdp) {
 	return server;
 }
 
-/* Takes the process's end, which SHUTDOWN must have brought about. */
-static void end_server(const struct server_process *server, int fd) {
+/* Takes the process's end, which SHUTDOWN must have brought about; returns its peak memory. */
+static size_t end_server(const struct server_process *server, int fd) {
 	static const char line[] = "SHUTDOWN NOSAVE\r\n";
 	struct usage usage;
 	if (write(fd, line, strlen(line)) < 0)
@@ -142,27 +142,32 @@ static void end_server(const struct server_process *server, int fd) {
 	int status = program_wait(server->pid, &usage);
 	if (status != 0)
 		workload_fail("redis-server ended with wait status %d", status);
+	return usage.peak;
 }
 
-static bool has_mapped(pid_t server, const char *name) {
-	char path[64], line[PATH_MAX + 128];
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)server);
-	FILE *maps = fopen(path, "re");
+/* Whether the server needs a library of such a name: asked so, the loader lists them, and does not run it. */
+static bool is_linked_with(const char *name) {
+	char list[FOLDER_PATH_MAX], line[PATH_MAX + 128];
+	const char *const argv[] = {server_path, "--version", NULL};
+	setenv("LD_TRACE_LOADED_OBJECTS", "1", 1);
+	program_run(&(struct program){.argv = argv, .output = folder_path(list, "libraries")});
+	unsetenv("LD_TRACE_LOADED_OBJECTS");
+	FILE *file = fopen(list, "re");
 	bool found = false;
-	while (!found && maps != NULL && fgets(line, sizeof(line), maps) != NULL)
+	while (!found && file != NULL && fgets(line, sizeof(line), file) != NULL)
 		found = strstr(line, name) != NULL;
-	if (maps != NULL)
-		fclose(maps);
+	if (file != NULL)
+		fclose(file);
 	return found;
 }
 
 /* The jemalloc that comes with Redis' sources may be built into the server, under names of its own: then no other
    allocator serves it, whatever its libraries bind. A distribution's is a library, and a preload wins over it. */
-static bool has_own_allocator(const struct server_process *server) {
+static bool has_own_allocator(void) {
 	char line[256];
 	const char *const version[] = {server_path, "--version", NULL};
 	return program_ask(version, line, sizeof(line)) && strstr(line, "malloc=jemalloc") != NULL &&
-	       !has_mapped(server->pid, "libjemalloc");
+	       !is_linked_with("libjemalloc");
 }
 
 /* ---- The tests ---- */
@@ -178,6 +183,14 @@ static size_t memory_of(const struct server_process *server, const char *key) {
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)server->pid);
 	return proc_kib(path, key);
+}
+
+/* Its memory now, which becomes a figure; 0, and none, if it cannot be read. */
+static size_t look(const struct server_process *server, const char *name) {
+	size_t bytes = memory_of(server, "\nVmRSS:");
+	if (bytes > 0)
+		workload_figure(name, (double)bytes / (1 << 20), "MiB");
+	return bytes;
 }
 
 static void run_client(const struct test *test) {
@@ -214,21 +227,20 @@ int main(int argc, char **argv) {
 	folder_make();
 	folder_path(socket_path, "socket");
 	program_prove((const char *const[]){server_path, "--version", NULL});
+	if (has_own_allocator())
+		workload_exit(77, "redis-server has an allocator of its own built in");
 
 	int fd;
 	struct server_process server = begin_server(&fd);
-	if (has_own_allocator(&server))
-		workload_exit(77, "redis-server has an allocator of its own built in");
 	for (size_t i = 0; i < TESTS; i++)
 		run_test(&server, &tests[i]);
-	workload_figure("full", (double)memory_of(&server, "\nVmRSS:") / (1 << 20), "MiB");
+	look(&server, "full");
 	flush_all(fd);
-	workload_figure("flushed", (double)memory_of(&server, "\nVmRSS:") / (1 << 20), "MiB");
+	look(&server, "flushed");
 	nanosleep(&(struct timespec){.tv_sec = (time_t)options[2].value}, NULL);
-	size_t end = memory_of(&server, "\nVmRSS:");
-	workload_figure("settled", (double)end / (1 << 20), "MiB");
-	workload_memory(memory_of(&server, "\nVmHWM:"), end);
-	end_server(&server, fd);
+	size_t end = look(&server, "settled"), peak = memory_of(&server, "\nVmHWM:");
+	size_t peak_by_usage = end_server(&server, fd);
+	workload_memory(peak > 0 ? peak : peak_by_usage, end);
 	block_free(block, 64);
 	return workload_end();
 }

@@ -45,7 +45,9 @@ void folder_make(void) {
 	if (parent == NULL || parent[0] != '/')
 		parent = "/tmp";
 	int length = snprintf(folder, sizeof(folder), "%s/hakmem-bench-XXXXXX", parent);
-	if (length >= (int)sizeof(folder) || mkdtemp(folder) == NULL)
+	if (length >= (int)sizeof(folder))
+		workload_fail("TMPDIR is too long: %s", parent);
+	if (mkdtemp(folder) == NULL)
 		workload_fail("cannot make a folder in %s: %s", parent, strerror(errno));
 	int ends[2];
 	remover = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;

@@ -42,8 +42,8 @@ as_root() {
 # The package lists are fetched once, when the first package is missing.
 install_debian() {
 	if [ -z "${lists_fetched:-}" ]; then
-		as_root apt-get -q -o DPkg::Lock::Timeout=300 update || return 1
 		lists_fetched=1
+		as_root apt-get -q -o DPkg::Lock::Timeout=300 update || echo "not all lists are new" >&2
 	fi
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
 		-o Dpkg::Use-Pty=0 install --no-install-recommends "$@"

@@ -17,6 +17,9 @@
 #include "folder.h"
 #include "workload.h"
 
+/* The status of what could not be run and has said why, as of a shell and of the loader. */
+enum { NOT_RUN = 127 };
+
 static bool find_in(const char *folders, const char *name, char path[PATH_MAX]) {
 	while (*folders != 0) {
 		size_t length = strcspn(folders, ":");
@@ -31,6 +34,12 @@ static bool find_in(const char *folders, const char *name, char path[PATH_MAX]) 
 bool program_find(const char *name, char path[PATH_MAX]) {
 	const char *own = getenv("PATH");
 	return find_in("/usr/bin:/bin", name, path) || (own != NULL && find_in(own, name, path));
+}
+
+bool program_find_python(char path[PATH_MAX]) {
+	char found[PATH_MAX];
+	const char *const ask[] = {found, "-c", "import sys; print(sys.executable)", NULL};
+	return program_find("python3", found) && program_ask(ask, path, PATH_MAX);
 }
 
 static Dl_info object_of(const char *symbol) {
@@ -79,13 +88,13 @@ void program_forget(const char *prefix) {
 static void redirect(const char *path, int flags, int fd) {
 	int file = open(path == NULL ? "/dev/null" : path, flags | O_CLOEXEC, 0600);
 	if (file < 0 || dup2(file, fd) < 0)
-		workload_fail("cannot open %s: %s", path, strerror(errno));
+		workload_exit(NOT_RUN, "cannot open %s: %s", path, strerror(errno));
 }
 
 void program_end_with(pid_t parent) {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
-		_exit(127); /* it died before the line above */
+		_exit(NOT_RUN); /* it died before the line above */
 }
 
 /* In the new process. */
@@ -94,13 +103,13 @@ static _Noreturn void become(const struct program *program, pid_t parent) {
 	redirect(program->input, O_RDONLY, STDIN_FILENO);
 	redirect(program->output, O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
 	if (program->folder != NULL && chdir(program->folder) != 0)
-		workload_fail("cannot go to %s: %s", program->folder, strerror(errno));
+		workload_exit(NOT_RUN, "cannot go to %s: %s", program->folder, strerror(errno));
 	if (program->server == SERVER_SAME)
 		setenv("LD_PRELOAD", program_object(), 1);
 	else
 		unsetenv("LD_PRELOAD");
 	execv(program->argv[0], (char *const *)(uintptr_t)program->argv);
-	workload_fail("cannot run %s: %s", program->argv[0], strerror(errno));
+	workload_exit(NOT_RUN, "cannot run %s: %s", program->argv[0], strerror(errno));
 }
 
 pid_t program_start(const struct program *program) {
@@ -124,6 +133,7 @@ int program_wait(pid_t pid, struct usage *usage) {
 			workload_fail("cannot wait for process %d: %s", (int)pid, strerror(errno));
 	usage->cpu = seconds(used.ru_utime) + seconds(used.ru_stime);
 	usage->peak = (size_t)used.ru_maxrss * 1024;
+	usage->faults = used.ru_minflt;
 	return status;
 }
 
@@ -134,6 +144,8 @@ struct usage program_run(const struct program *program) {
 	usage.wall = wall_seconds() - begin;
 	if (WIFSIGNALED(status))
 		workload_fail("%s was killed by signal %d", program->argv[0], WTERMSIG(status));
+	if (WEXITSTATUS(status) == NOT_RUN)
+		_exit(1);
 	if (WEXITSTATUS(status) != 0)
 		workload_fail("%s ended with status %d", program->argv[0], WEXITSTATUS(status));
 	return usage;

@@ -25,16 +25,20 @@ struct program {
 	enum server server;
 };
 
-/* Seconds and bytes of a program that ended and of the processes that it waited for; `peak` is that
-   of the largest one. */
+/* Seconds, bytes, and page faults that needed no input or output, of a program that ended and of the
+   processes that it waited for; `peak` is that of the largest one. */
 struct usage {
 	double wall, cpu;
 	size_t peak;
+	long faults;
 };
 
 /* Writes the path of the program `name` to `path`: the system's, else the first in PATH; false if there is none. What a
    user has in front of the system's would be another program on each machine. */
 bool program_find(const char *name, char path[PATH_MAX]);
+
+/* The same for python3, by its real path: the one found may be a script that starts it. Needs the folder. */
+bool program_find_python(char path[PATH_MAX]);
 
 /* The path of the object that serves malloc in this process, and whether that is the C library. */
 const char *program_object(void);

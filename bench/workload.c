@@ -25,6 +25,8 @@ static _Noreturn void end(int status, const char *format, va_list args) {
 		pause();
 	int head = snprintf(line, sizeof(line), "%s: ", workload_self->name);
 	vsnprintf(line + head, sizeof(line) - (size_t)head - 1, format, args);
+	for (char *at = line; (at = strchr(at, '\n')) != NULL;)
+		*at = '?'; /* an argument may have any character */
 	strcat(line, "\n");
 	_exit(write(STDERR_FILENO, line, strlen(line)) < 0 ? 1 : status);
 }

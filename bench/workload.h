@@ -69,11 +69,12 @@ void workload_add(double wall, double cpu, uint64_t operations);
    program that the workload ran. */
 void workload_memory(size_t peak, size_t end);
 
-/* Prints everything. What main returns: 0, or 3 if the allocator expected did not serve. */
+/* Prints everything, and returns what main is to; ends the program with status 3 if the allocator
+   expected did not serve. */
 int workload_end(void);
 
-/* Ends the program with "NAME: MESSAGE" on standard error and that status: 2 for bad arguments, 3
-   if the allocator expected did not serve, 77 if what the workload needs is not installed. */
+/* Ends the program with "NAME: MESSAGE", in one line, on standard error and that status: 2 for bad
+   arguments, 3 if the allocator expected did not serve, 77 if what the workload needs is not installed. */
 _Noreturn void workload_exit(int status, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -118,11 +119,18 @@ void workload_resident(const char *label, size_t live_bytes) {
 	s->ratio = live_bytes > 0 ? (double)s->resident / (double)live_bytes : 0;
 }
 
+/* Of this process. Without VmHWM, what was resident before its exec may count as well. */
+static size_t peak_bytes(void) {
+	struct rusage used;
+	size_t peak = proc_kib("/proc/self/status", "\nVmHWM:");
+	return peak > 0 || getrusage(RUSAGE_SELF, &used) != 0 ? peak : (size_t)used.ru_maxrss * 1024;
+}
+
 const struct measures *measures_end(void) {
 	if (is_memory_given)
 		return &measures;
 	measures.end = without_tables(resident_bytes());
-	size_t peak = without_tables(proc_kib("/proc/self/status", "\nVmHWM:"));
+	size_t peak = without_tables(peak_bytes());
 	peak = peak > seen_bytes ? peak : seen_bytes;
 	measures.peak = peak > measures.end ? peak : measures.end;
 	return &measures;

@@ -6,7 +6,8 @@
     /PATH/TO/LIBRARY.so      any other (a name with a slash in it)
     NAME:VARIABLE=VALUE...   any of these, with settings in the environment
 
-A list separates them by commas. Everything that is asked for is checked before anything is run.
+A list separates them by commas, so no value can have one. Everything that is asked for is checked before
+anything is run.
 """
 import contextlib
 import glob
@@ -97,14 +98,18 @@ def check_text(path):
         raise Refused(f"{path}: this path is not text") from None
 
 
+def check_preloadable(path):
+    """The loader splits LD_PRELOAD at these."""
+    if re.search(r"[\s:]", path):
+        raise Refused(f"{path}: a path with spaces or colons cannot be preloaded")
+
+
 def check_library(path):
     if not os.path.exists(path):
         raise Refused(f"{path}: there is no such file")
     if not os.path.isfile(path):
         raise Refused(f"{path}: is not a shared library")
-    # The loader splits LD_PRELOAD at these.
-    if re.search(r"[\s:]", path):
-        raise Refused(f"{path}: a path with spaces or colons cannot be preloaded")
+    check_preloadable(path)
     try:
         if not elf.exports(path, "malloc"):
             raise Refused(f"{path}: does not export malloc")
@@ -117,7 +122,8 @@ def check_library(path):
 def others_malloc(environment):
     """The library with a malloc of its own that each program gets in such an environment, or None."""
     try:
-        done = subprocess.run(["cat", "/proc/self/maps"], env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(["cat", "/proc/self/maps"], env=environment, capture_output=True, text=True,
+                              errors="surrogateescape", check=False)
     except OSError:
         return None
     files = {line.split(maxsplit=5)[5] for line in done.stdout.splitlines() if ".so" in line}
@@ -221,8 +227,8 @@ def found(build):
 
 def _output(*command, folder=None):
     try:
-        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False,
-                                timeout=60, env={**os.environ, "LC_ALL": "C"})
+        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace",
+                                check=False, timeout=60, env={**os.environ, "LC_ALL": "C"})
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return result.stdout.strip() if result.returncode == 0 else ""

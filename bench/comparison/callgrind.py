@@ -5,6 +5,7 @@ Valgrind does not replace malloc for this tool, so a preloaded allocator is the 
 """
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -29,6 +30,11 @@ def calls_of(text, callers):
     return {caller: tuple(total) for caller, total in totals.items()}
 
 
+def check_installed():
+    if not shutil.which("valgrind"):
+        raise Failed("valgrind is not installed")
+
+
 def _record(command, environment):
     """Runs a command under callgrind; its record, and what it printed."""
     with tempfile.TemporaryDirectory(prefix="hakmem-callgrind-") as folder:
@@ -38,9 +44,7 @@ def _record(command, environment):
                 ["valgrind", "--tool=callgrind", "--quiet", f"--callgrind-out-file={record}",
                  "--compress-strings=no", "--compress-pos=no", *command],
                 env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                check=False, timeout=600)
-        except FileNotFoundError:
-            raise Failed("valgrind is not installed") from None
+                errors="replace", check=False, timeout=600)
         except subprocess.TimeoutExpired:
             raise Failed(f"{command[0]}: no end under callgrind") from None
         if result.returncode != 0:

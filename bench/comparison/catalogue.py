@@ -99,16 +99,15 @@ def _threads(level):
     yield _row("thread_churn", "bench_thread_churn", "", level="standard", **rest)
 
 
-def _memory(level):
+def _memory():
     rest = {"group": "memory", "level": "standard"}
     yield _row("lru_drift", "bench_lru_drift", "", **{**rest, "level": "quick"})
     yield _row("halves", "bench_halves", "", **rest)
     yield _row("classes", "bench_classes", "", **rest)
     yield _row("fragment", "bench_fragment", "", **rest)
-    idle = 1 if level == "quick" else 10
     for threads in 1, 8:
         yield _row(f"give_back {threads} threads", "bench_give_back",
-                   f"400 --threads={threads} --idle={idle}", threads=threads, together=True,
+                   f"400 --threads={threads} --idle=10", threads=threads, together=True,
                    compared=(), **rest)
 
 
@@ -124,7 +123,7 @@ def _programs():
 
 def rows(level):
     """All rows of a level."""
-    every = [*_speed(), *_threads(level), *_memory(level), *_programs()]
+    every = [*_speed(), *_threads(level), *_memory(), *_programs()]
     return [row for row in every if LEVELS.index(row.level) <= LEVELS.index(level)]
 
 

@@ -17,12 +17,16 @@ from .summary import Summary
 BENCH = os.path.join(allocators.ROOT, "bench")
 MAX_RUNS = 1000
 
+# What is compared is built so, whatever has been made of the build folder meanwhile.
+BUILD_OPTIONS = ("-Dbuildtype=release", "-Db_sanitize=none", "-Dtiny_wrap=true", "-Dsuperslab=true",
+                 "-Dstats=true", "-Dbigcache_l25=true", "-Dtests=false", "-Dbenchmarks=true")
+
 EPILOG = """\
 allocators: libc, hakmem, mimalloc, jemalloc, tcmalloc, or the path of a library; with settings as
-hakmem:HAKMEM_PURGE_DELAY=0. Without --allocators: libc, hakmem and the peers that are installed.
-Without --build, build-bench/ is built first. Results go to BUILD/compare unless --out says
-otherwise: compare.csv, compare.json, ratios.svg and .png, memory.svg and .png. (hakmem-bench builds
-nothing, and its results go to ./hakmem-bench.)
+hakmem:HAKMEM_PURGE_DELAY=0, but no value can have a comma. Without --allocators: libc, hakmem and the
+peers that are installed. BUILD is build-bench/, which is built first, unless --build names another
+folder. Results go to BUILD/compare unless --out says otherwise: compare.csv, compare.json, ratios.svg
+and .png, memory.svg and .png. (hakmem-bench builds nothing, and its results go to ./hakmem-bench.)
 Exit status: 0 done, 1 a run failed or its allocator did not serve, 2 bad arguments, 128 and a signal's
 number: ended by that.
 """
@@ -132,20 +136,19 @@ def with_extras(chosen, rows, build):
 
 
 def make_build(options):
-    """The build folder, built if none was named."""
-    if options.build is not None:
+    """The build folder. Ours is built, whether named or not: its library goes by the commit of the sources."""
+    build = allocators.OWN_BUILD
+    if options.build is not None and os.path.realpath(options.build) != os.path.realpath(build):
         if not os.path.isdir(options.build):
             raise Refused(f"{options.build}: there is no such folder")
         return os.path.abspath(options.build)
-    build = allocators.OWN_BUILD
-    steps = [["ninja", "-C", build]]
-    if not os.path.exists(os.path.join(build, "build.ninja")):
-        steps.insert(0, ["meson", "setup", build, allocators.ROOT, "--buildtype=release",
-                         "-Dtests=false"])
-    for step in steps:
+    allocators.check_preloadable(allocators.find_hakmem(build))
+    is_set_up = os.path.exists(os.path.join(build, "build.ninja"))
+    prepare = ["configure", build] if is_set_up else ["setup", build, allocators.ROOT]
+    for step in ["meson", *prepare, *BUILD_OPTIONS], ["ninja", "-C", build]:
         try:
             result = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                    text=True, check=False)
+                                    text=True, errors="replace", check=False)
         except OSError as problem:
             raise Failed(f"{step[0]}: {problem.strerror}") from None
         if result.returncode != 0:

@@ -44,6 +44,7 @@ def count(driver, allocator, pattern):
 
 def instructions(arguments):
     options = parse(arguments)
+    callgrind.check_installed()
     check_others(options.allocators)
     with only_one():
         build = make_build(options)

@@ -22,6 +22,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def _end(number, _frame):
+    _handle(lambda *_: None)  # once is enough, and the end is not to be disturbed
     raise Ended(number)
 
 
@@ -57,6 +58,11 @@ def _open_streams():
     sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has all characters
 
 
+def _complain(name, problem):
+    """In one line, whatever characters an argument has."""
+    print(f"{name}: {problem}".replace("\n", "\\n"), file=sys.stderr)
+
+
 def _drop_output():
     """What standard output did not take must not be tried once more at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -74,15 +80,15 @@ def reported(name, module, arguments):
         sys.stdout.flush()
         return 0
     except Refused as problem:
-        print(f"{name}: {problem}", file=sys.stderr)
+        _complain(name, problem)
         return 2
     except Failed as problem:
-        print(f"{name}: {problem}", file=sys.stderr)
+        _complain(name, problem)
         return 1
     except OSError as problem:  # a full disk, say
-        print(f"{name}: {problem}", file=sys.stderr)
+        _complain(name, problem)
         _drop_output()
         return 1
     except Ended as signal_:
-        print(f"{name}: interrupted; nothing was written", file=sys.stderr)
+        _complain(name, "interrupted; nothing was written")
         return 128 + signal_.args[0]

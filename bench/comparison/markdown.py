@@ -113,7 +113,7 @@ def page(summary, verdicts, warnings, pictures):
     lines += table(["allocator", "version"],
                    [[one.label, one.version] for one in outcome.allocators], left=2)
     lines += [f"Not installed: {', '.join(outcome.missing)}.", ""] if outcome.missing else []
-    lines += [f"- Noise: {warning}." for warning in warnings]
+    lines += [f"- Note: {warning}." for warning in warnings]
     lines += [f"- Left out: {name}: {why}." for name, why in outcome.skipped.items()]
     lines += ["", "## Claims", "", *table(["claim", "bar", "measured", "", ""], [
         [one.text, one.bound, one.number, ", ".join(filter(None, [one.detail, one.scope])), one.word]

@@ -21,7 +21,7 @@ from . import machine, noise
 from .errors import Failed, Refused
 from .outcome import Outcome
 
-EXIT_ARGUMENTS, EXIT_SERVED, EXIT_SKIPPED = 2, 3, 77
+EXIT_SERVED, EXIT_SKIPPED = 3, 77
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
@@ -229,10 +229,9 @@ def _files(allocators):
 def measure(rows, allocators, runs, level, build, timeout):
     """Runs everything; an Outcome. The rows of programs that are not installed are left out.
 
-    To be called with only_one, which covers the building of what is measured, too.
+    To be called with only_one, which covers the building of what is measured, too, and after check_programs.
     """
     cpus = machine.cpus()
-    check_programs(rows, build)
     runner = Runner(build, timeout, cpus)
     # Pages of a library that are not on the disk yet would count as private memory of who maps it.
     os.sync()

@@ -112,7 +112,6 @@ def memory(summary):
         return None
     figure, axes = _load("pyplot").subplots(figsize=(WIDTH_INCHES * 0.75, 5))
     means = summary.means()
-    reference = {what: summary.geometric_mean("libc", what, rows) for what in ("time", "memory")}
     spans = {"time": [0.5, 2.2], "memory": [0.5, 2.2]}
     for label, (colour, marker) in _styles(summary.outcome).items():
         if label not in means:
@@ -120,8 +119,7 @@ def memory(summary):
         ratios_ = [summary.cell(row, label).to_libc for row in rows]
         points = [(one["time"][0], one["memory"][0]) for one in ratios_]
         axes.scatter(*zip(*points), s=14, color=colour, marker=marker, alpha=0.6, linewidths=0)
-        mean = [summary.geometric_mean(label, what, rows) / reference[what]
-                for what in ("time", "memory")]
+        mean = [summary.geometric_mean(label, what, rows) for what in ("time", "memory")]
         axes.scatter(*mean, s=110, color=colour, marker=marker, edgecolors="black", linewidths=0.8,
                      label=f"{label}: {mean[0]:.2f}, {mean[1]:.2f}", zorder=3)
         for what, values in zip(("time", "memory"), zip(*points)):

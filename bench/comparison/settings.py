@@ -6,7 +6,7 @@ import os
 from . import allocators, callgrind, catalogue, machine, markdown
 from .command import Parser, choose_runs, make_build
 from .errors import Refused
-from .measure import measure, only_one
+from .measure import check_programs, measure, only_one
 from .studies import STUDIES
 from .summary import Summary
 
@@ -116,8 +116,7 @@ def variants_lines(study, summary, variants):
     return markdown.table(["setting", "ns an operation", "peak MiB", *study.figures], lines)
 
 
-def show(study, rows, options, build):
-    variants = variants_of(study, build)
+def show(study, rows, variants, options, build):
     print(f"## {study.title}\n\n{study.words}\n", flush=True)
     if options.instructions:
         lines = counted_lines(study, count(study, rows, variants, build))
@@ -126,7 +125,7 @@ def show(study, rows, options, build):
         outcome = measure(rows, list(variants.values()), runs, options.level, build,
                           catalogue.TIMEOUTS[options.level])
         layout = variants_lines if study.row else rows_lines
-        lines = layout(study, Summary(outcome), variants) if outcome.rows else []
+        lines = layout(study, Summary(outcome), variants)
     print("\n".join(lines), flush=True)
 
 
@@ -138,7 +137,11 @@ def settings(arguments):
         raise Refused("no row of these studies fits")
     choose_runs(options.runs, options.level)
     machine.check_defaults("ratios are to the times")
+    if options.instructions:
+        callgrind.check_installed()
     with only_one():
         build = make_build(options)
-        for study, rows in chosen:
-            show(study, rows, options, build)
+        check_programs([row for _, rows in chosen for row in rows], build)
+        chosen = [(study, rows, variants_of(study, build)) for study, rows in chosen]
+        for study, rows, variants in chosen:
+            show(study, rows, variants, options, build)

@@ -59,6 +59,11 @@ class Summary:
         """The allocators that ran every row, so that means over rows can be compared."""
         return [one.label for one in self.outcome.allocators if not one.extra]
 
+    def base(self):
+        """The label of whom means are multiples: libc, else the first."""
+        labels = self.means()
+        return "libc" if "libc" in labels else labels[0]
+
     def hakmem(self):
         """The label of HAKMEM in its default settings, or None."""
         return next((one.label for one in self.outcome.allocators
@@ -93,10 +98,9 @@ class Summary:
         return [row for row in self.outcome.rows if what in row.compared]
 
     def geometric_mean(self, label, what, rows=None):
-        """Over rows, of the time or memory as multiples of the first allocator's."""
+        """Over rows, of the time or memory as multiples of the base's."""
         rows = self.compared(what) if rows is None else rows
-        return statistics.geometric_mean(self._ratio(row, label, self.means()[0], what)[0]
-                                         for row in rows)
+        return statistics.geometric_mean(self._ratio(row, label, self.base(), what)[0] for row in rows)
 
     def ratio_of_means(self, label, other, what):
         """Of two geometric means over all rows that are compared, and half the width of its interval."""

@@ -63,26 +63,20 @@ def row_lines(summary, row):
 
 
 def mean_rows(summary):
-    """Geometric means of the ratios to libc (else to the first allocator), section by section."""
-    labels = summary.means()
-    base = "libc" if "libc" in labels else labels[0]
+    """Geometric means of the ratios to the summary's base, section by section."""
     sections = [(heading, rows) for heading, rows in summary.sections()]
     for what, title in ("time", "time"), ("memory", "peak RSS"):
         compared = summary.compared(what)
         for heading, rows in [*sections, ("all rows", compared)]:
             rows = [row for row in rows if row in compared]
             if rows:
-                reference = summary.geometric_mean(base, what, rows)
                 yield (f"{title}: {heading}", str(len(rows)),
-                       *(number(summary.geometric_mean(label, what, rows) / reference)
-                         for label in labels))
+                       *(number(summary.geometric_mean(label, what, rows)) for label in summary.means()))
 
 
 def means_lines(summary):
-    labels = summary.means()
-    base = "libc" if "libc" in labels else labels[0]
-    return [f"Geometric means, {base} = 1; less is better", "",
-            *table(("", "rows", *labels), list(mean_rows(summary))), ""]
+    return [f"Geometric means, {summary.base()} = 1; less is better", "",
+            *table(("", "rows", *summary.means()), list(mean_rows(summary))), ""]
 
 
 def claims_lines(verdicts):
@@ -118,4 +112,4 @@ def everything(summary, verdicts, warnings):
             lines += row_lines(summary, row)
     lines += [f"left out: {name}: {why}" for name, why in outcome.skipped.items()]
     lines += means_lines(summary) + claims_lines(verdicts)
-    return lines + [f"NOISY: {warning}" for warning in warnings]
+    return lines + [f"NOTE: {warning}" for warning in warnings]
