@@ -89,6 +89,8 @@ static size_t list_cases(struct CMUnitTest *tests, size_t room)
 	size_t count = 0;
 
 	child_run(&listing, NULL, (char *[]){program, (char[]){"--list"}, NULL}, 60);
+	if (!child_exited(&listing, 0))
+		return 0;
 	for (char *name = strtok(listing.out.text, "\n"); name && count < room;
 	     name = strtok(NULL, "\n")) {
 		snprintf(names[count], sizeof names[count], "%s_aborts", name);
@@ -96,7 +98,7 @@ static size_t list_cases(struct CMUnitTest *tests, size_t room)
 			.name = names[count], .test_func = run_case, .initial_state = name};
 		count++;
 	}
-	return count;
+	return count < room ? count : 0; /* there may be more */
 }
 
 /* How a case ended: "caught" if it died as it should have, else what happened instead. */

@@ -959,9 +959,9 @@ static void a_span_that_changes_is_not_slack_any_more(void **state)
 static void fresh_dirty_memory_after_quiet_time_is_kept(void **state)
 {
 	purge_tick();
-	hak_settings.purge_delay_ms = 40;
+	hak_settings.purge_delay_ms = 400;
 	take(0, 100);
-	sleep_ms(80);
+	sleep_ms(800);
 	give_back(0, 20);
 	purge_tick();
 	assert_int_equal(hak_space.dirty, 20 * SPAN);

@@ -448,8 +448,8 @@ static void spares_without_a_thread_go_with_age(void **state)
 {
 	struct heap *other = heap_acquire(other_bins, false);
 
-	hak_settings.purge_delay_ms = 40;
-	sleep_ms(50); /* since it was last looked */
+	hak_settings.purge_delay_ms = 400;
+	sleep_ms(450); /* since it was last looked */
 	come_and_go(4);
 	heap_retire(heap);
 	size_t live = hak_space.live;
@@ -457,7 +457,7 @@ static void spares_without_a_thread_go_with_age(void **state)
 	other->looked = 0;
 	heap_tick(other);
 	assert_int_equal(hak_space.live, live);
-	sleep_ms(60);
+	sleep_ms(450);
 	other->looked = 0;
 	heap_tick(other);
 	assert_int_equal(hak_space.live, 0);
