@@ -116,7 +116,8 @@ static void own_name(const struct process *p, char *name, size_t size) {
 
 /* Where the profile will be, as the process sees it: it may have another root than we. */
 struct place {
-	int from; /* its root, or the folder it is in */
+	char folder[32]; /* its root, or the folder it is in */
+	int from;        /* that, as it was when it was last seen; -1: never */
 	char path[PATH_MAX];
 	size_t before; /* of the path, leads to `from` */
 	bool is_from_root;
@@ -129,8 +130,9 @@ static void find_place(const struct process *p, const char *pattern, struct plac
 	int number = own_number(p);
 	own_name(p, name, sizeof name);
 	place->is_from_root = pattern[0] == '/';
-	size_t n = (size_t)snprintf(path, size, "/proc/%d/%s", (int)p->thread, place->is_from_root ? "root" : "cwd/");
-	place->from = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	snprintf(place->folder, sizeof place->folder, "/proc/%d/%s", (int)p->thread, place->is_from_root ? "root" : "cwd");
+	place->from = -1;
+	size_t n = (size_t)snprintf(path, size, "%s%s", place->folder, place->is_from_root ? "" : "/");
 	place->before = n;
 	for (; *pattern != '\0' && n + 1 < size; pattern++) {
 		if (pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == 'e'))
@@ -143,8 +145,13 @@ static void find_place(const struct process *p, const char *pattern, struct plac
 }
 
 /* What is there is not opened before it is known what it is: to open a device may do something. */
-static int look_for(const struct place *place) {
+static int look_for(struct place *place) {
 	const char *path = place->path + place->before;
+	int from = open(place->folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (from >= 0 && place->from >= 0)
+		close(place->from);
+	if (from >= 0)
+		place->from = from;
 	return place->is_from_root ? open_in_root(place->from, path, O_PATH) :
 		openat(place->from, path, O_PATH | O_CLOEXEC);
 }
@@ -157,7 +164,7 @@ static struct stat stat_of(int fd) {
 	return st;
 }
 
-static struct stat look_at(const struct place *place) {
+static struct stat look_at(struct place *place) {
 	int fd = look_for(place);
 	struct stat st = stat_of(fd);
 	if (fd >= 0)
@@ -257,7 +264,7 @@ static int send_again(const struct target *t) {
 
 /* The signal switches sampling on, or off if it was on, which can be seen: the file is written soon after it is
    taken. */
-static int sample_for(const struct target *t, const struct place *place, long seconds) {
+static int sample_for(const struct target *t, struct place *place, long seconds) {
 	struct stat old = look_at(place), now = old;
 	int code = send(t), looks = 0, soon = 0;
 	bool may_end = code == TOOL_OK && !t->is_for_good;
