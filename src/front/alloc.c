@@ -17,7 +17,6 @@
 #include "front/secure.h"
 #include "front/sleepers.h"
 #include "front/watch.h"
-#include "os/alone.h"
 #include "slab/mosaic.h"
 #include "space/purge.h"
 
@@ -59,8 +58,6 @@ static void *alloc_small(struct heap *h, unsigned sc, size_t align, bool zero) {
 
 HAK_EVERYDAY_SMALL static void *alloc_large(struct heap *h, size_t size, size_t align, bool zero) {
 	bool is_zero;
-	if (HAK_UNLIKELY(!hak_libc_asked)) /* what follows is cheaper without threads; many a process never comes here */
-		os_ask_libc();
 	struct large *l = large_alloc(h->locked ? NULL : &h->pocket, size + secure_room(), align, &is_zero);
 	if (l == NULL)
 		return NULL;

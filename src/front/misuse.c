@@ -183,8 +183,8 @@ bool misuse_is_other_kind(unsigned by, unsigned made) {
 }
 
 bool misuse_kinds(uintptr_t block, size_t size, unsigned by, unsigned made) {
-	static const char *const by_names[] = { "", "free", "delete", "delete[]" };
-	static const char *const made_names[] = { "", "malloc", "new", "new[]" };
+	static const char by_names[][12] = { "", "free", "delete", "delete[]" };
+	static const char made_names[][12] = { "", "malloc", "new", "new[]" };
 	struct line l;
 	line_begin(&l);
 	line_add(&l, "%s of %p (%zu-byte block) made by %s", by_names[by], (void *)block, size, made_names[made]);

@@ -218,7 +218,7 @@ static void fork_and_return(int signal)
 	errno = saved;
 }
 
-static void returns_from_handler(void)
+static void return_from_handler(size_t most)
 {
 	struct sigaction action = {.sa_handler = fork_and_return, .sa_flags = SA_RESTART};
 	enum { BLOCKS = 400, FORKS = 600 };
@@ -230,18 +230,29 @@ static void returns_from_handler(void)
 	set_next_interrupt();
 	while (forked < FORKS && rounds_left > 0) {
 		for (size_t i = 0; i < BLOCKS; i++) {
-			blocks[i] = malloc(20 + i * i / 2);
+			blocks[i] = malloc(20 + i * i / 2 % most);
 			CHECK(blocks[i] != NULL);
 			blocks[i][0] = (char)i;
-			blocks[i][19 + i * i / 2] = (char)i;
+			blocks[i][19 + i * i / 2 % most] = (char)i;
 		}
 		for (size_t i = 0; i < BLOCKS; i++) {
-			CHECK(blocks[i][0] == (char)i && blocks[i][19 + i * i / 2] == (char)i);
+			CHECK(blocks[i][0] == (char)i && blocks[i][19 + i * i / 2 % most] == (char)i);
 			free(blocks[i]);
 		}
 		rounds_left -= is_child;
 	}
 	_exit(0); /* interrupts go on */
+}
+
+static void returns_from_handler(void)
+{
+	return_from_handler(1 << 20);
+}
+
+/* Without a large block libc has not been asked for anything by then. */
+static void returns_from_handler_early(void)
+{
+	return_from_handler(30000);
 }
 
 /* Handlers that were registered before the library's own and after them. */
@@ -649,6 +660,7 @@ int main(int argc, char **argv)
 		{"fork_in_handler_gives_whole_child", in_handler_alone},
 		{"fork_in_handler_amid_realloc_gives_whole_child", in_handler_amid_realloc},
 		{"fork_in_handler_child_returns_to_interrupted_call", returns_from_handler},
+		{"fork_in_handler_child_returns_to_early_call", returns_from_handler_early},
 		{"fork_in_handler_child_forks_again", twice_in_handler},
 		{"fork_in_handler_with_threads_gives_whole_child", in_handler_with_threads},
 		{"fork_in_handler_of_any_thread_gives_whole_child", in_handler_of_any_thread},
