@@ -48,7 +48,8 @@ static struct slab *pick(struct inbox *in, size_t most) {
 			picked = s;
 		} else {
 			remote_route(s);
-			left += emptied_could_be(s); /* it may have become so in our hands: who saw that may have been heeded already */
+			/* It may have become so in our hands, and have been counted before it lay there. */
+			left += emptied_could_be(s);
 		}
 	}
 	if (left != 0) {

@@ -7,9 +7,9 @@
  * mosaics.
  *
  * An inbox is due when it has held such slabs, or messages, which may be all that a slab lacks, be they out of it and
- * unread, for a purge delay, and at
- * once when such slabs are, with those of others that are not due, more than WAIT_FLOOR and a sixteenth of what is in
- * use, or a 64th where there is no delay. Both are looked at on slow paths, as all purging is (space/purge.h), when a thread ends, and by the purge thread.
+ * unread, for a purge delay, and at once when such slabs are, with those of others that are not due, more than WAIT_FLOOR
+ * and a sixteenth of what is in use, or a 64th where there is no delay. Both are looked at on slow paths, as all purging
+ * is (space/purge.h), when a thread ends, and by the purge thread.
  * What waits for a locked heap is taken up for it, under its lock, if nobody has that.
  *
  * Slabs that are being looked at are in no queue, and their looker's, as a router's are. Whoever drains its inbox

@@ -218,9 +218,9 @@ struct os_thread {
 };
 bool os_thread_start(struct os_thread *thread);
 
-/* What a library that dlopen gave has by that name, or, for RTLD_NEXT, what is behind this one. NULL: nothing, or there is no
-   loader. Takes the loader's lock. For what few programs have use for: what a library refers to itself is looked up at the
-   start of each. */
+/* What a library that dlopen gave has by that name, or, for RTLD_NEXT, what is behind this one. NULL: nothing, or there is
+   no loader. Takes the loader's lock, and the first time allocates. For what few programs have use for: what a library
+   refers to itself is looked up at the start of each. */
 void *os_symbol_in(void *library, const char *name);
 
 /* What the process sees by that name: in RTLD_DEFAULT. */

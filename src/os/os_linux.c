@@ -526,7 +526,7 @@ HAK_AT_START const char *hak_alone;
 HAK_AT_START static char is_not_alone; /* always 0; here, and no constant, since every process reads it */
 HAK_AT_START static const char *libc_alone; /* where libc has it; before glibc 2.32 nowhere */
 HAK_AT_START bool hak_libc_asked;
-HAK_AT_START static bool expects_thread;
+HAK_AT_START static bool expects_thread; /* os_expect_thread was called, maybe before libc was asked */
 
 HAK_EVERYDAY void os_reckon_with_threads(void) {
 	if (hak_alone == NULL)
