@@ -71,10 +71,18 @@ static void run(void) {
 	}
 }
 
-static bool start(void) {
+/* A signal handler may fork, and its child return into this: with signals blocked there either is no thread yet and
+   nobody about to start one, or there is one, which the child has not. Else the child would start two, on one stack. */
+static void start(void) {
+	uint64_t before = os_block_signals();
 	background.thread.run = run;
 	background.thread.name = "hakmem-purge";
-	return os_thread_start(&background.thread);
+	/* Who refuses a thread once is not asked again. Then the program's threads see to it. */
+	if (move(NONE, AWAKE) && !os_thread_start(&background.thread)) {
+		move(AWAKE, REFUSED);
+		__atomic_store_n(&hak_purge_waits, NULL, __ATOMIC_RELAXED); /* what it points to stays */
+	}
+	os_restore_signals(before);
 }
 
 void background_poke(void) {
@@ -83,11 +91,8 @@ void background_poke(void) {
 		return;
 	if (state == ASLEEP && move(ASLEEP, AWAKE))
 		os_wake(&background.state);
-	/* Who refuses a thread once is not asked again. Then the program's threads see to it. */
-	if (state == NONE && move(NONE, AWAKE) && !start()) {
-		move(AWAKE, REFUSED);
-		__atomic_store_n(&hak_purge_waits, NULL, __ATOMIC_RELAXED); /* what it points to stays */
-	}
+	if (state == NONE)
+		start();
 }
 
 HAK_EVERYDAY void background_init(void) {

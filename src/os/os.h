@@ -204,11 +204,15 @@ size_t os_memory(void);
    hierarchies are mounted; not longer than 64 bytes. */
 size_t os_cgroup_limit(const char *membership, const char *root);
 
+/* All signals, the C library's own included, are held off from the calling thread until they are restored. */
+uint64_t os_block_signals(void);
+void os_restore_signals(uint64_t before);
+
 /*
  * Starts a thread that is no thread to the C library: without thread-local memory of its own (it has the
- * starter's: not even errno may be touched), all signals blocked, without capabilities, on a stack of some
- * 16 KiB. `run` may only use what is in this header and what is as careful. Can be called anywhere, also
- * with locks held. False: the system refuses.
+ * starter's: not even errno may be touched), without capabilities, on a stack of some 16 KiB. It takes no signal:
+ * the caller has blocked them all, which it inherits. `run` may only use what is in this header and what is as
+ * careful. Can be called anywhere, also with locks held. False: the system refuses.
  */
 struct os_thread {
 	void (*run)(void);
@@ -227,7 +231,6 @@ void *os_symbol_in(void *library, const char *name);
 HAK_INLINE void *os_symbol(const char *name) {
 	return os_symbol_in(NULL, name);
 }
-
 
 /* Can the word that holds `addr` be read? True also where the system does not say. */
 bool os_is_readable(const void *addr);

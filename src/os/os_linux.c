@@ -570,17 +570,15 @@ static int run_thread(void *arg) {
 	return 0;
 }
 
-/* Blocks all signals, C library's own included, for a moment: the new thread inherits the mask. */
-static int clone_without_signals(struct os_thread *thread, char *top) {
+HAK_COLD uint64_t os_block_signals(void) {
 	const uint64_t all = ~(uint64_t)0;
-	uint64_t before;
+	uint64_t before = 0;
 	raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all);
-	int saved = errno;
-	int id = clone(run_thread, top, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
-	               CLONE_SYSVSEM, thread);
-	errno = saved;
+	return before;
+}
+
+HAK_COLD void os_restore_signals(uint64_t before) {
 	raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before);
-	return id;
 }
 
 HAK_COLD bool os_thread_start(struct os_thread *thread) {
@@ -591,7 +589,11 @@ HAK_COLD bool os_thread_start(struct os_thread *thread) {
 		return false;
 	os_protect(thread->stack, guard, false);
 	os_expect_thread();
-	return clone_without_signals(thread, thread->stack + size) > 0;
+	int saved = errno;
+	int id = clone(run_thread, thread->stack + size, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+	               CLONE_SYSVSEM, thread);
+	errno = saved;
+	return id > 0;
 }
 
 HAK_NOINLINE HAK_EVERYDAY int os_thread_id(void) {

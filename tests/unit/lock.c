@@ -115,7 +115,9 @@ static void thread_of_ours_shuts_out_too(void **state)
 	return; /* it takes every thread for one of libc's */
 #endif
 	counter = 0;
+	uint64_t signals = os_block_signals();
 	assert_true(os_thread_start(&thread));
+	os_restore_signals(signals);
 	meet();
 	count(1);
 	while (!atomic_load(&rival_done))
