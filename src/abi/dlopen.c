@@ -11,7 +11,6 @@
 
 #include "abi/next.h"
 #include "observe/profile.h"
-#include "os/alone.h"
 
 typedef void *dlopen_fn(const char *, int);
 
@@ -22,7 +21,6 @@ __attribute__((used, visibility("hidden"))) dlopen_fn *hak_find_dlopen(void) {
 	/* Loads a library, which it may not amid loading another. */
 	if (profile_is_due())
 		profile_begin(NULL);
-	os_ask_libc(); /* else a thread that forks would, for which a library's constructor may wait */
 	static _Atomic(void *) cached;
 	return (dlopen_fn *)next_cached(&cached, "dlopen");
 }

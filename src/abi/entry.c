@@ -15,7 +15,6 @@
 #include "front/watch.h"
 #include "observe/profile.h"
 #include "observe/sample.h"
-#include "os/alone.h"
 
 static bool goes_to_libc(size_t size) {
 	if (HAK_LIKELY(hak_settings.wrap_tiny && !hak_settings.disable))
@@ -49,9 +48,6 @@ HAK_NOINLINE static void *alloc_any(size_t size, size_t align, bool zero, const 
 		if (have)
 			return p;
 	}
-	/* What large blocks take is cheaper without threads. Here, since it allocates; many a process never asks. */
-	if (HAK_UNLIKELY(size > SC_MAX_SIZE && !hak_libc_asked))
-		os_ask_libc();
 	void *p = alloc_here(size, align, zero, caller);
 	if (HAK_UNLIKELY(p == NULL))
 		errno = ENOMEM;

@@ -84,10 +84,10 @@ static void repair_shared(bool threads_are_gone) {
 	sample_after_fork();
 }
 
-/* Is there no other thread, but for `extra` of ours? libc, if it has been asked before, says that there is once there was
-   one, though it has ended; the system knows. */
+/* Is there no other thread, but for `extra` of ours? libc says that there is once there was one, though it has ended; the
+   system knows. */
 static bool is_alone(unsigned extra) {
-	return (hak_libc_asked && os_ask_libc()) || os_thread_count() == 1 + extra;
+	return libc_is_alone() || os_thread_count() == 1 + extra;
 }
 
 /* A signal handler amid this finds the thread with a heap that is busy; another thread finds it with none, and waits. */
@@ -156,23 +156,13 @@ static bool is_interrupted(void) {
 	return is_in_slow_path() || holds_locks();
 }
 
-/* Of such a program libc need not be asked, which takes its time and some memory. A thread that came to be without
-   pthread_create has a heap if it matters here. */
-static bool makes_no_threads(void) {
-	const struct heap *h = heap_registry();
-	return &hak_made_thread != NULL && !hak_made_thread && h != NULL && h->next == NULL;
-}
-
 /* The purge thread is not one the C library knows of. If this very thread was interrupted, the other may be
    waiting for it: then it has nothing half done that matters. */
 void fork_prepare(void) {
 	bool is_held = background_hold(BACKGROUND_CURT);
 	set_flag(&was_interrupted, is_interrupted());
-	/* The system is asked only where it matters: a sandbox may mind. Libc not for the first time amid a call of ours,
-	   since that allocates. */
-	bool may_ask = hak_libc_asked || !was_interrupted;
-	bool alone = makes_no_threads() ||
-		(is_in_slow_path() ? is_alone(background_has_thread()) : may_ask && os_ask_libc());
+	/* The system is asked only where it matters: a sandbox may mind. */
+	bool alone = is_in_slow_path() ? is_alone(background_has_thread()) : libc_is_alone();
 	set_flag(&was_threaded, !(is_held || was_interrupted) || !alone);
 }
 

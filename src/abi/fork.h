@@ -36,9 +36,6 @@ HAK_INLINE bool fork_repair_is_due(void) {
 	return HAK_UNLIKELY(__atomic_load_n(&hak_fork_repair_due, __ATOMIC_ACQUIRE));
 }
 
-/* Has pthread_create been called? Not there where that is not ours. */
-extern HAK_HIDDEN bool hak_made_thread __attribute__((weak));
-
 /* Whoever takes a lock without a heap, or makes a thread, asks first; lifecycle_heap does it by itself. */
 HAK_INLINE void fork_repair_if_due(void) {
 	if (fork_repair_is_due())

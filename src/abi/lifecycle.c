@@ -80,7 +80,7 @@ HAK_EVERYDAY static void register_fork_handlers(void) {
 /* `env`: as the kernel laid it down; NULL: not known where that is. */
 HAK_EVERYDAY static void init_process(char *const *env) {
 	register_fork_handlers(); /* first: what it writes to is a page that would be faulted in twice if it were read first */
-	os_reckon_with_threads();
+	os_ask_libc();
 	lock_acquire(&process.lock);
 	if (!atomic_load_explicit(&process.ready, memory_order_relaxed)) {
 		settings_init();

@@ -101,10 +101,7 @@ static int run_c11(void *arg) {
 	return result;
 }
 
-HAK_AT_START bool hak_made_thread;
-
 HAK_EVERYDAY static struct start *new_start(struct start start) {
-	hak_made_thread = true;
 	look_up();
 	fork_repair_if_due();
 	/* Loads a library, which an allocation may not once there are threads. */

@@ -153,7 +153,7 @@ static void remember(const struct walk *w, uintptr_t thread, uintptr_t top) {
 
 bool stack_may_prepare(const void *caller) {
 	uintptr_t loader = getauxval(AT_BASE), at = (uintptr_t)caller;
-	return os_ask_libc() && (loader == 0 || at < loader || at >= end_of(loader));
+	return libc_is_alone() && (loader == 0 || at < loader || at >= end_of(loader));
 }
 
 bool stack_prepare(const void *caller) {

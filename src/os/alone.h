@@ -14,21 +14,21 @@
 
 #include "base/compiler.h"
 
-/* Where "yes" (not 0) or "no" stands: "no" until libc has been asked, then libc's own word, unless we may make a thread
-   that libc does not know of. */
-extern HAK_HIDDEN const char *hak_alone;
+/* Where "yes" (not 0) or "no" stands: libc's own word, "no" if it has none, unless we may make a thread that libc does not
+   know of; and that word all the same. */
+extern HAK_HIDDEN const char *hak_alone, *hak_libc_alone;
 
-/* Says "no" until then. Before the first lock is taken. */
-void os_reckon_with_threads(void);
-
-/* Libc's own word; "no" where it has none. The first call takes the loader's lock, and some microseconds: not in every
-   process, nor with a lock. */
-bool os_ask_libc(void);
-extern HAK_HIDDEN bool hak_libc_asked; /* has it been called? */
+/* The former, before the first lock is taken. */
+void os_ask_libc(void);
 
 /* Says "no" from now on. While there is one thread: it may make one by os_thread_start later, or a signal handler amid one
    of its calls. */
 void os_expect_thread(void);
+
+/* As libc knows it. */
+HAK_INLINE bool libc_is_alone(void) {
+	return *hak_libc_alone != 0;
+}
 
 HAK_INLINE bool process_is_alone(void) {
 	/* Relaxed: when it may be "yes", nobody else writes. */

@@ -43,29 +43,37 @@ static bool find_tables(struct tables *t, uintptr_t bias, const ElfW(Dyn) *d) {
 	return t->symbols != NULL && t->names != NULL && (t->hash != NULL || t->gnu_hash != NULL);
 }
 
-/* How many there are only the hash table tells, of which there are two kinds. In the new one the last symbol ends the
-   chain that begins furthest behind; bit 0 ends a chain. */
-static uint32_t count_by_gnu_hash(const uint32_t *h) {
-	uint32_t buckets = h[0], first = h[1], bloom_words = h[2], last = 0;
-	const uint32_t *bucket = h + 4 + bloom_words * (sizeof(size_t) / 4), *chain = bucket + buckets;
-	for (uint32_t i = 0; i < buckets; i++)
-		last = bucket[i] > last ? bucket[i] : last;
-	if (last < first)
-		return first;
-	while ((chain[last - first] & 1) == 0)
-		last++;
-	return last + 1;
+static uint32_t gnu_hash_of(const char *name) {
+	uint32_t hash = 5381;
+	for (; *name != '\0'; name++)
+		hash = hash * 33 + (unsigned char)*name;
+	return hash;
 }
 
 HAK_EVERYDAY const void *elf_find(uintptr_t bias, const ElfW(Dyn) *dynamic, const char *name) {
 	struct tables t = { .symbols = NULL };
 	if (!find_tables(&t, bias, dynamic))
 		return NULL;
-	uint32_t n = t.hash != NULL ? (uint32_t)t.hash[1] : count_by_gnu_hash(t.gnu_hash);
-	for (const ElfW(Sym) *s = t.symbols; s < t.symbols + n; s++)
-		if (s->st_shndx != SHN_UNDEF && is_same_text(t.names + s->st_name, name))
+	/* The old kind says how many symbols there are. The new one has a filter, where each bucket's chain of symbols begins,
+	   0 if it is empty, and the hash of each symbol, whose bit 0 ends a chain. */
+	uint32_t i = 0, hash = gnu_hash_of(name);
+	const uint32_t *h = t.gnu_hash, *chain = NULL;
+	if (h != NULL) {
+		uint32_t buckets = h[0], first = h[1], filter_words = h[2];
+		const uint32_t *bucket = h + 4 + filter_words * (sizeof(size_t) / 4);
+		i = bucket[hash % buckets];
+		if (i == 0)
+			return NULL;
+		chain = bucket + buckets - first;
+	}
+	for (;; i++) {
+		const ElfW(Sym) *s = &t.symbols[i];
+		if ((chain == NULL || (chain[i] ^ hash) >> 1 == 0) && s->st_shndx != SHN_UNDEF &&
+		    is_same_text(t.names + s->st_name, name))
 			return (const void *)(bias + s->st_value);
-	return NULL;
+		if (chain != NULL ? (chain[i] & 1) != 0 : i + 1 >= t.hash[1])
+			return NULL;
+	}
 }
 
 /* ---- the process's objects ---- */
@@ -75,7 +83,7 @@ struct search {
 	const void *found;
 };
 
-static bool is_among(const char *path, const char *starts) {
+HAK_EVERYDAY static bool is_among(const char *path, const char *starts) {
 	const char *file = path;
 	for (; *path != '\0'; path++)
 		if (*path == '/')
@@ -85,7 +93,7 @@ static bool is_among(const char *path, const char *starts) {
 	return *starts != '\0';
 }
 
-static int look_at(struct dl_phdr_info *o, size_t size, void *arg) {
+HAK_EVERYDAY static int look_at(struct dl_phdr_info *o, size_t size, void *arg) {
 	struct search *s = arg;
 	const void *dynamic = NULL;
 	for (const ElfW(Phdr) *p = o->dlpi_phdr, *end = p + o->dlpi_phnum; p < end; p++) {
@@ -100,7 +108,7 @@ static int look_at(struct dl_phdr_info *o, size_t size, void *arg) {
 	return s->found != NULL;
 }
 
-const void *elf_find_elsewhere(const char *name, const char *but) {
+HAK_EVERYDAY const void *elf_find_elsewhere(const char *name, const char *but) {
 	struct search s = { name, but, NULL };
 	dl_iterate_phdr(look_at, &s);
 	return s.found;

@@ -232,6 +232,10 @@ HAK_INLINE void *os_symbol(const char *name) {
 	return os_symbol_in(NULL, name);
 }
 
+/* Where libc says whether there is but one thread; NULL: it does not, before glibc 2.32. Neither takes the loader's lock,
+   for whose holder this thread may be waited for, nor allocates, nor is an error of dlsym forgotten by it. */
+const char *os_libc_alone(void);
+
 /* Can the word that holds `addr` be read? True also where the system does not say. */
 bool os_is_readable(const void *addr);
 

@@ -522,32 +522,17 @@ HAK_EVERYDAY size_t os_memory(void) {
 
 /* ---- a thread of our own ---- */
 
-HAK_AT_START const char *hak_alone;
+HAK_AT_START const char *hak_alone, *hak_libc_alone;
 HAK_AT_START static char is_not_alone; /* always 0; here, and no constant, since every process reads it */
-HAK_AT_START static const char *libc_alone; /* where libc has it; before glibc 2.32 nowhere */
-HAK_AT_START bool hak_libc_asked;
-HAK_AT_START static bool expects_thread; /* os_expect_thread was called, maybe before libc was asked */
 
-HAK_EVERYDAY void os_reckon_with_threads(void) {
-	if (hak_alone == NULL)
-		hak_alone = &is_not_alone;
-}
-
-/* Relaxed: several threads may ask at once, and are told the same. */
-bool os_ask_libc(void) {
-	if (!hak_libc_asked) {
-		hak_libc_asked = true; /* first: a loader that does not find the name allocates */
-		const char *found = os_symbol("__libc_single_threaded");
-		__atomic_store_n(&libc_alone, found, __ATOMIC_RELAXED);
-		if (found != NULL && !expects_thread)
-			__atomic_store_n(&hak_alone, found, __ATOMIC_RELAXED);
-	}
-	const char *word = __atomic_load_n(&libc_alone, __ATOMIC_RELAXED);
-	return word != NULL && *word != 0;
+HAK_EVERYDAY void os_ask_libc(void) {
+	if (hak_alone != NULL)
+		return;
+	const char *word = os_libc_alone();
+	hak_alone = hak_libc_alone = word != NULL ? word : &is_not_alone;
 }
 
 HAK_COLD void os_expect_thread(void) {
-	expects_thread = true;
 	__atomic_store_n(&hak_alone, &is_not_alone, __ATOMIC_RELAXED); /* as it is read */
 }
 

@@ -11,6 +11,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +19,8 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { SLOTS = 512, ROUNDS = 15000 };
@@ -125,6 +128,66 @@ static void churn_denied(int error, const long numbers[4], bool amid)
 	finish();
 }
 
+/* Of a program of one thread, amid a call of its own. */
+static volatile sig_atomic_t forked;
+
+static void set_next_interrupt(void)
+{
+	CHECK(setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 100 + forked * 37 % 800}}, NULL) == 0);
+}
+
+/* So many that locks are taken, and no large ones, for which more would be found out than for these. */
+static void allocate_small(void)
+{
+	enum { BLOCKS = 512, LARGEST = 30000, STEP = 3000 };
+	static void *blocks[BLOCKS];
+
+	for (size_t i = 0; i < BLOCKS; i++)
+		blocks[i] = malloc(LARGEST - i % 8 * STEP);
+	for (size_t i = 0; i < BLOCKS; i++)
+		free(blocks[i]);
+}
+
+static void fork_in_handler(int signal)
+{
+	int saved = errno, status;
+	sigset_t nothing;
+
+	sigemptyset(&nothing);
+	pid_t child = fork();
+
+	CHECK(child >= 0);
+	if (child == 0) {
+		CHECK(sigaction(SIGALRM, &(struct sigaction){.sa_handler = SIG_DFL}, NULL) == 0);
+		sigprocmask(SIG_SETMASK, &nothing, NULL); /* that of the handler holds it off */
+		alarm(20);
+		for (size_t i = 0; i < 100; i++)
+			CHECK(malloc(i < 50 ? 16 + i * 400 : 30000) != NULL);
+		_exit(0);
+	}
+	while (waitpid(child, &status, 0) < 0)
+		CHECK(errno == EINTR);
+	CHECK(status == 0);
+	forked++;
+	set_next_interrupt();
+	errno = saved;
+}
+
+/* As where /proc is missing. */
+static void fork_in_handler_without_stat(void)
+{
+	static const long stats[] = {SYS_newfstatat, SYS_statx, SYS_statx, SYS_statx};
+	struct sigaction action = {.sa_handler = fork_in_handler, .sa_flags = SA_RESTART};
+	enum { FORKS = 300 };
+
+	deny(ENOENT, stats);
+	CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+	set_next_interrupt();
+	while (forked < FORKS)
+		allocate_small();
+	_exit(0); /* interrupts go on */
+}
+
 static const long only_mmap[] = {SYS_mmap, SYS_mmap, SYS_mmap, SYS_mmap};
 static const long only_munmap[] = {SYS_munmap, SYS_munmap, SYS_munmap, SYS_munmap};
 static const long only_mremap[] = {SYS_mremap, SYS_mremap, SYS_mremap, SYS_mremap};
@@ -225,6 +288,7 @@ static void mprotect_forbidden(void)
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
+		{"stat_denied_fork_in_handler_gives_whole_child", fork_in_handler_without_stat},
 		{"mmap_denied_degrades", without_mmap},
 		{"munmap_denied_degrades", without_munmap},
 		{"mremap_denied_degrades", without_mremap},

@@ -189,14 +189,39 @@ static void forks_amid_deep_without_environment(void)
 	forks_amid_deep();
 }
 
-static void forks_in_constructor(void)
+static void expect_forked(void *module)
 {
-	void *module = dlopen(getenv("TEST_FORK_MODULE"), RTLD_NOW);
 	const int *status;
 
 	CHECK(module != NULL);
 	status = dlsym(module, "fork_module_status");
 	CHECK(status != NULL && *status == 0);
+}
+
+static void forks_in_constructor(void)
+{
+	expect_forked(dlopen(getenv("TEST_FORK_MODULE"), RTLD_NOW));
+}
+
+/* Of which the allocator is not told beforehand, as of libc's own. */
+static void forks_in_constructor_by_dlmopen(void)
+{
+	expect_forked(dlmopen(LM_ID_BASE, getenv("TEST_FORK_MODULE"), RTLD_NOW));
+}
+
+/* What the loader has to say is the program's. */
+static void error_is_kept(void)
+{
+	CHECK(dlsym(RTLD_DEFAULT, "no_such_function") == NULL);
+	for (size_t size = 100; size < 10000000; size *= 10)
+		free(malloc(size));
+	pid_t child = fork();
+	int status;
+
+	if (child == 0)
+		_exit(0);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(dlerror() != NULL);
 }
 
 int main(int argc, char **argv)
@@ -212,6 +237,8 @@ int main(int argc, char **argv)
 		{"plugin_bound_deeply_forked_amid_serves_in_child", forks_amid_deep},
 		{"plugin_loaded_without_environment_forked_amid_serves_in_child", forks_amid_deep_without_environment},
 		{"thread_of_constructor_forks", forks_in_constructor},
+		{"thread_of_constructor_forks_where_dlmopen_loads", forks_in_constructor_by_dlmopen},
+		{"error_of_dlsym_is_kept", error_is_kept},
 		{NULL, NULL},
 	};
 

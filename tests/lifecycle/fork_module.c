@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its constructor, which runs with the loader's lock held, starts a thread that forks, and waits for it. */
+/* Its constructor, which runs with the loader's lock held, starts a thread that allocates and forks, and waits for it. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -9,6 +9,7 @@ int fork_module_status = -1; /* the child's wait status */
 
 static void *fork_once(void *unused)
 {
+	free(malloc(100000));
 	pid_t child = fork();
 
 	if (child == 0) {

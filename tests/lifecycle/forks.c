@@ -5,6 +5,7 @@
 #include "work.h"
 #include "../death/cases.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -413,6 +414,44 @@ static void by_thread_without_memory(void)
 	CHECK(pthread_join(thread, NULL) == 0);
 }
 
+/* Large blocks on their way to a thread that frees them. */
+enum { SENT = 1024 };
+static _Atomic(void *) sent[SENT];
+
+static void *free_sent(void *unused)
+{
+	for (size_t i = 0;; i++)
+		free(atomic_exchange(&sent[i % SENT], NULL));
+	return NULL;
+}
+
+/* Made by libc's own function, as its helpers and other interposers make theirs, and never asking for memory. */
+static void beside_unseen_thread(void)
+{
+	void *libc = dlmopen(LM_ID_BASE, "libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+	int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+	pthread_t thread;
+
+	CHECK(libc != NULL);
+	*(void **)&create = dlsym(libc, "pthread_create");
+	if (create == NULL)
+		case_skip(); /* before glibc 2.34 it is elsewhere */
+	CHECK(create(&thread, NULL, free_sent, NULL) == 0);
+	for (int i = 0; i < 4000; i++) {
+		for (size_t k = 0; k < SENT; k++)
+			free(atomic_exchange(&sent[k], malloc(40000 + k % 4 * 30000)));
+		pid_t child = fork();
+
+		if (child == 0) {
+			alarm(20);
+			for (size_t k = 0; k < 100; k++)
+				CHECK(malloc(k < 50 ? 40000 : 30000) != NULL);
+			_exit(0);
+		}
+		fork_expect_success(child);
+	}
+}
+
 /* Past all fork handlers, while nobody else is amid the allocator. */
 static void by_bare_clone(void)
 {
@@ -668,6 +707,7 @@ int main(int argc, char **argv)
 		{"fork_with_streams_locked_does_not_hang", with_streams_locked},
 		{"fork_from_many_threads_gives_whole_children", from_many_threads},
 		{"fork_by_thread_without_memory_gives_whole_child", by_thread_without_memory},
+		{"fork_beside_thread_unseen_gives_whole_child", beside_unseen_thread},
 		{"forkpty_gives_whole_child", by_forkpty},
 		{"clone_past_handlers_gives_whole_child", by_bare_clone},
 		{"fork_under_load_leaves_books_in_order", child_finds_books_in_order},

@@ -17,7 +17,7 @@ enum { MAX_THREADS = 16 };
 int unit_setup(void **state)
 {
 	settings_init();
-	os_reckon_with_threads();
+	os_ask_libc();
 	os_ask_libc();
 	os_init(NULL);
 	key_init(os_facts.random);

@@ -14,7 +14,7 @@ enum { ODD_ERRNO = 4242 };
 
 static bool is_hidden;
 
-/* A vDSO with one symbol. */
+/* A vDSO with one symbol, and a hash table of either kind. */
 static struct image {
 	ElfW(Ehdr) header;
 	ElfW(Phdr) segment[2];
@@ -25,9 +25,14 @@ static struct image {
 		size_t bloom;
 		uint32_t bucket, chain;
 	} gnu_hash;
+	struct {
+		uint32_t buckets, symbols, bucket, chain[2];
+	} hash;
 	char names[32];
 	char function;
 } image;
+
+enum { GNU_HASH_OF_TEST = 0xc222d192 }; /* of "__vdso_of_the_test" */
 
 static const struct image *shown; /* instead of the kernel's, if not NULL */
 
@@ -90,8 +95,9 @@ static void function_found_wherever_linked(void **state)
 {
 	static const uintptr_t linked_for[] = {0, 0x100000, (uintptr_t)-0x900000, UINTPTR_MAX / 2 + 1};
 
-	for (size_t i = 0; i < sizeof linked_for / sizeof *linked_for; i++) {
-		uintptr_t at = linked_for[i];
+	for (size_t i = 0; i < 2 * sizeof linked_for / sizeof *linked_for; i++) {
+		uintptr_t at = linked_for[i / 2];
+		bool is_new = i % 2 != 0;
 		image = (struct image){
 			.header = {.e_phoff = offsetof(struct image, segment), .e_phnum = 2},
 			.segment = {
@@ -101,11 +107,13 @@ static void function_found_wherever_linked(void **state)
 			.dynamic = {
 				{.d_tag = DT_SYMTAB, .d_un.d_ptr = at + offsetof(struct image, symbol)},
 				{.d_tag = DT_STRTAB, .d_un.d_ptr = at + offsetof(struct image, names)},
-				{.d_tag = DT_GNU_HASH, .d_un.d_ptr = at + offsetof(struct image, gnu_hash)},
+				{.d_tag = is_new ? DT_GNU_HASH : DT_HASH,
+					.d_un.d_ptr = at + (is_new ? offsetof(struct image, gnu_hash) : offsetof(struct image, hash))},
 			},
 			.symbol = {{.st_name = 0},
 				{.st_name = 1, .st_shndx = 1, .st_value = at + offsetof(struct image, function)}},
-			.gnu_hash = {.buckets = 1, .first = 1, .bloom_words = 1, .bucket = 1, .chain = 1},
+			.gnu_hash = {.buckets = 1, .first = 1, .bloom_words = 1, .bucket = 1, .chain = GNU_HASH_OF_TEST | 1},
+			.hash = {.buckets = 1, .symbols = 2, .bucket = 1},
 			.names = "\0__vdso_of_the_test",
 		};
 		shown = &image;
