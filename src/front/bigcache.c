@@ -432,13 +432,13 @@ HAK_COLD void bigcache_miss(size_t granules) {
 	lock_release(&hak_bigcache.lock);
 }
 
-HAK_COLD size_t bigcache_extend(struct large *l, size_t most) {
+HAK_COLD size_t bigcache_extend(struct large *l, size_t least, size_t most) {
 	size_t got = 0;
 	lock_acquire(&hak_bigcache.lock);
 	struct large *next = kept_from(end_of(l));
 	if (next != NULL) {
 		join_following(next);
-		next = cut(next, min_size(next->span.granules, most), false);
+		next = next->span.granules >= least ? cut(next, min_size(next->span.granules, most), false) : NULL;
 	}
 	if (next != NULL) {
 		got = next->span.granules;

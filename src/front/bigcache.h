@@ -43,8 +43,8 @@ bool bigcache_has(size_t granules);
 /* The program wants so much memory that the cache does not have, and that does not come by bigcache_take. */
 void bigcache_miss(size_t granules);
 
-/* Lengthens a live block by what is kept right behind it, up to `most` granules. How many. */
-size_t bigcache_extend(struct large *l, size_t most);
+/* Lengthens a live block by what is kept right behind it, if that is `least` granules or more, up to `most`. How many. */
+size_t bigcache_extend(struct large *l, size_t least, size_t most);
 
 /* Gives a freed span, and its descriptor, to the cache; it may release it, or others, at once. `is_unused`: the cache gave
    it a moment ago, and it is as old as it was then. */

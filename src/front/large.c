@@ -410,13 +410,19 @@ static bool extend(struct large *l, size_t more) {
 }
 
 /* `must`: where it is, by all means. Else what is kept behind it comes with it even if it has to move, and where much is
-   new, copying into memory that is there costs less than its page faults. */
+   new, copying into memory that is there costs less than its page faults. But the system may keep apart what was mapped
+   apart, and lengthens or moves only one mapping at a time: no long block takes what would be little of it, and none
+   what it cannot go on behind. */
 static bool grow_big(struct large *l, size_t granules, bool must) {
-	size_t old = l->span.granules, more = granules - old - bigcache_extend(l, granules - old);
-	l->is_fixed = !must && more > l->span.granules / 4 && bigcache_has(granules);
-	bool done = more == 0 || (!l->is_fixed && extend(l, more));
-	if (!done && must && l->span.granules > old && bigcache_put_end(l, old))
-		return false;
+	enum { LONG = 4 * HAK_MIB / GRANULE, LITTLE_PART = 8 };
+	size_t old = l->span.granules, least = !must && old > LONG ? old / LITTLE_PART : 0;
+	size_t more = granules - old - bigcache_extend(l, least, granules - old);
+	bool copies = !must && more > l->span.granules / 4 && bigcache_has(granules);
+	l->is_fixed = copies;
+	bool done = more == 0 || (!copies && extend(l, more));
+	bool stays = must || (l->is_fixed && !copies);
+	if (!done && stays && l->span.granules > old && bigcache_put_end(l, old))
+		done = !must && extend(l, granules - old); /* says whether it is one mapping */
 	large_count_big((ptrdiff_t)(l->span.granules - old));
 	purge_excess();
 	return done;

@@ -366,6 +366,57 @@ static void growth_begins_with_what_is_kept_behind(void **state)
 	large_free(NULL, l);
 }
 
+/* What was moved to where it is the system keeps apart from what is mapped before it, and lengthens and moves only the one
+   or the other. `kept`: how much of it is kept there. */
+static struct large *take_before_moved(size_t size, size_t kept)
+{
+	size_t max = hak_settings.bigcache_max;
+	struct large *moved, *l;
+
+	bigcache_release(0);
+	moved = take(5 * HAK_MIB);
+	memset(moved->span.base, 9, moved->usable);
+	assert_true(large_move(moved, 6 * HAK_MIB, true));
+	l = take(size);
+	memset(l->span.base, 9, HAK_MIB);
+	if (base_of(l) + (l->span.granules << GRANULE_SHIFT) != base_of(moved))
+		skip();
+	hak_settings.bigcache_max = 0;
+	assert_true(large_resize(moved, kept, true));
+	hak_settings.bigcache_max = max;
+	large_free(NULL, moved);
+	assert_int_equal(hak_space.kept * GRANULE, kept);
+	return l;
+}
+
+static void assert_grows_in_its_memory(struct large *l, size_t size)
+{
+	if (!large_resize(l, size, false))
+		assert_true(large_move(l, size, false));
+	assert_true(is_tagged(l));
+	assert_int_equal(hak_space.big, l->span.granules);
+	assert_true(bytes_are(l->span.base, HAK_MIB, 9));
+	large_free(NULL, l);
+	assert_null(bigcache_check());
+}
+
+static void growth_does_not_begin_with_what_makes_it_a_copy(void **state)
+{
+	/* No little of what is there, but no help. */
+	assert_grows_in_its_memory(take_before_moved(8 * HAK_MIB, 2 * HAK_MIB), 40 * HAK_MIB);
+}
+
+/* It would have to be copied then, the next time, for little. */
+static void long_block_does_not_grow_by_little_that_is_kept(void **state)
+{
+	struct large *l = take_before_moved(64 * HAK_MIB, 2 * HAK_MIB);
+
+	if (!large_resize(l, 65 * HAK_MIB, false))
+		assert_true(large_move(l, 65 * HAK_MIB, false));
+	assert_int_equal(hak_space.kept * GRANULE, 2 * HAK_MIB);
+	assert_grows_in_its_memory(l, 200 * HAK_MIB);
+}
+
 /* Three that lie side by side, the first of them lowest; false: the system placed them otherwise. */
 static bool take_row(struct large *row[3])
 {
@@ -883,6 +934,8 @@ int main(void)
 		cmocka_unit_test_setup(end_of_hardened_block_is_not_kept, start_empty),
 		cmocka_unit_test_setup(sparse_block_beyond_memory_moves, start_empty),
 		cmocka_unit_test_setup(growth_begins_with_what_is_kept_behind, start_empty),
+		cmocka_unit_test_setup(growth_does_not_begin_with_what_makes_it_a_copy, start_empty),
+		cmocka_unit_test_setup(long_block_does_not_grow_by_little_that_is_kept, start_empty),
 		cmocka_unit_test_setup(growth_joins_what_is_kept_behind, start_empty),
 		cmocka_unit_test_setup(growth_where_it_is_that_fails_changes_nothing, start_empty),
 		cmocka_unit_test_setup(growth_is_copied_where_much_is_kept, start_empty),
