@@ -72,15 +72,17 @@ HAK_EVERYDAY static void load_settings(char *const *env) {
 /* At the first allocation of the process, so that in the child ours run before any handler that allocates, forks
    or starts a thread. Nor could a later allocation do it: libc may be amid one with its list of handlers locked. */
 HAK_EVERYDAY static void register_fork_handlers(void) {
-	/* Relaxed: once is enough, and no more than that. */
-	if (!atomic_exchange_explicit(&process.has_fork_handlers, true, memory_order_relaxed))
+	/* Relaxed: once is enough, and no more than that. It comes first, since the page would be faulted in twice if it were
+	   read before it is written to. */
+	bool is_first = !atomic_exchange_explicit(&process.has_fork_handlers, true, memory_order_relaxed);
+	os_ask_libc(); /* the handlers go by what it says */
+	if (is_first)
 		pthread_atfork(fork_prepare, background_release, fork_child);
 }
 
 /* `env`: as the kernel laid it down; NULL: not known where that is. */
 HAK_EVERYDAY static void init_process(char *const *env) {
-	register_fork_handlers(); /* first: what it writes to is a page that would be faulted in twice if it were read first */
-	os_ask_libc();
+	register_fork_handlers();
 	lock_acquire(&process.lock);
 	if (!atomic_load_explicit(&process.ready, memory_order_relaxed)) {
 		settings_init();
