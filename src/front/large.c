@@ -191,9 +191,6 @@ static struct large *lengthen_kept(size_t granules) {
    Relaxed, as all that is done with it: a hint. */
 static size_t growing;
 
-/* Then the copy is best had where smaller blocks were: what blocks grew out of would else stay resident beside what they
-   grew to. A block that comes and goes had better not: it would take granules under a lock each time, while one with a
-   mapping of its own stays in the pocket. */
 static bool is_growth(size_t granules) {
 	if (granules != __atomic_load_n(&growing, __ATOMIC_RELAXED))
 		return false;
@@ -207,15 +204,14 @@ static bool is_dirt_worth_using(void) {
 	return min_size(__atomic_load_n(&hak_space.dirty, __ATOMIC_RELAXED), space_big()) > PURGE_FLOOR / GRANULE;
 }
 
-/* `fits`: in a SuperSlab. */
-static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align, bool fits) {
+/* `fits`: in a SuperSlab. `grows`: to be the copy of a block that did. Such a one is best had where smaller blocks were:
+   what blocks grew out of would else stay resident beside what they grew to. A block that comes and goes had better not:
+   it would take granules under a lock each time, while one with a mapping of its own stays in the pocket. */
+static struct large *alloc_big(struct pocket *pocket, size_t size, size_t align, bool fits, bool grows) {
 	size_t granules = large_span_granules(size), least = large_granules(size);
 	struct large *l = take_kept(pocket, granules, align);
-	if (l == NULL && fits) {
-		bool grows = is_growth(least);
-		if (grows || is_dirt_worth_using())
-			l = alloc_in_superslab(grows ? NULL : pocket, size, SPAN_DIRTY);
-	}
+	if (l == NULL && fits && (grows || is_dirt_worth_using()))
+		l = alloc_in_superslab(grows ? NULL : pocket, size, SPAN_DIRTY);
 	if (l == NULL && size >= LARGE_L2_MIN && align <= GRANULE)
 		l = lengthen_kept(granules);
 	if (l == NULL)
@@ -232,11 +228,14 @@ HAK_EVERYDAY struct large *large_alloc(struct pocket *pocket, size_t size, size_
 	struct large *l = NULL;
 	/* In front of a block of greater alignment guards would cost as much address space again. */
 	bool is_plain = align <= GRANULE;
+	bool grows = is_growth(granules);
+	/* Neither guards nor what lies between them is the system's to move. So a block that grows gets an eighth more address
+	   space, inaccessible: by small steps it is copied only now and then. */
 	if (is_plain && space_allows_guard())
-		l = large_map(usable, large_span_granules(usable), align, GRANULE);
+		l = large_map(usable, large_span_granules(usable) + (grows ? granules / 8 : 0), align, GRANULE);
 	bool fits = is_plain && granules <= SUPERSLAB_GRANULES && hak_settings.use_superslab;
 	if (l == NULL && (usable >= LARGE_BIG_MIN || !fits))
-		l = alloc_big(pocket, usable, align, fits);
+		l = alloc_big(pocket, usable, align, fits, grows);
 	if (l == NULL && fits)
 		l = alloc_in_superslab(pocket, usable, SPAN_ROOMY); /* for a big one there may be room among smaller blocks */
 	if (l == NULL && is_plain)
@@ -392,7 +391,7 @@ static void shrink_big(struct large *l, size_t granules) {
 }
 
 /* By new memory. */
-static bool extend(struct large *l, size_t more) {
+HAK_COLD static bool extend(struct large *l, size_t more) {
 	size_t old = l->span.granules;
 	uintptr_t end = base_of(l) + (old << GRANULE_SHIFT);
 	enum os_growth growth = os_grow((void *)base_of(l), old << GRANULE_SHIFT, (old + more) << GRANULE_SHIFT);
@@ -417,12 +416,12 @@ static bool grow_big(struct large *l, size_t granules, bool must) {
 	enum { LONG = 4 * HAK_MIB / GRANULE, LITTLE_PART = 8 };
 	size_t old = l->span.granules, least = !must && old > LONG ? old / LITTLE_PART : 0;
 	size_t more = granules - old - bigcache_extend(l, least, granules - old);
-	bool copies = !must && more > l->span.granules / 4 && bigcache_has(granules);
+	bool copies = !must && more > l->span.granules / 4 && bigcache_has(granules), done;
 	l->is_fixed = copies;
-	bool done = more == 0 || (!copies && extend(l, more));
-	bool stays = must || (l->is_fixed && !copies);
-	if (!done && stays && l->span.granules > old && bigcache_put_end(l, old))
-		done = !must && extend(l, granules - old); /* says whether it is one mapping */
+	/* Once more without what was kept, if that is why the system refuses, or if it does not help. */
+	do
+		done = l->span.granules >= granules || (!copies && extend(l, granules - l->span.granules));
+	while (!done && (must || l->is_fixed != copies) && l->span.granules > old && bigcache_put_end(l, old));
 	large_count_big((ptrdiff_t)(l->span.granules - old));
 	purge_excess();
 	return done;

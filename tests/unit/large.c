@@ -899,6 +899,32 @@ static void guards_used_up_and_given_back_serve_again(void **state)
 	hak_settings.secure = 0;
 }
 
+/* Then a copy has an eighth more room, which is as inaccessible as the guard. */
+static void growth_between_guards_is_copied_now_and_then(void **state)
+{
+	enum { FIRST = 8 * HAK_MIB, LAST = 32 * HAK_MIB, STEP = GRANULE, COPIES_MOST = 13 };
+	unsigned copies = 0;
+
+	hak_settings.secure = 3;
+	struct large *l = take(FIRST);
+	for (size_t size = FIRST; size <= LAST; size += STEP) {
+		if (!large_resize(l, size, false)) {
+			struct large *copy = take(size);
+			assert_true(large_free(NULL, l));
+			l = copy;
+			copies++;
+		}
+		assert_true(l->guard != 0 && l->usable >= size && is_tagged(l));
+		assert_true(os_is_readable((char *)l->span.base + size - 1));
+		assert_false(os_is_readable((char *)l->span.base + l->usable));
+	}
+	assert_in_range(copies, 1, COPIES_MOST);
+	assert_true(large_free(NULL, l));
+	quarantine_flush_large();
+	hak_settings.secure = 0;
+	assert_int_equal(hak_space.guards + hak_space.big + hak_space.large, 0);
+}
+
 static void alloc_without_address_space_cut_from_bigcache(void **state)
 {
 	struct large *l = take(8 * HAK_MIB);
@@ -957,6 +983,7 @@ int main(void)
 		cmocka_unit_test_setup(alloc_without_superslabs_served, start_empty),
 		cmocka_unit_test_setup(breached_block_is_never_given_back, start_empty),
 		cmocka_unit_test_setup(guards_used_up_and_given_back_serve_again, start_empty),
+		cmocka_unit_test_setup(growth_between_guards_is_copied_now_and_then, start_empty),
 		cmocka_unit_test_setup(alloc_without_address_space_cut_from_bigcache, start_empty),
 	};
 
