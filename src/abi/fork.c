@@ -84,8 +84,8 @@ static void repair_shared(bool threads_are_gone) {
 	sample_after_fork();
 }
 
-/* Is there no other thread, but for `extra` of ours? libc says that there is once there was one, though it has ended; the
-   system knows. */
+/* Is there no other thread, but for `extra` of ours? libc says that there is once there was one, though it has ended;
+   the system knows. */
 static bool is_alone(unsigned extra) {
 	return libc_is_alone() || os_thread_count() == 1 + extra;
 }

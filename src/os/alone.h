@@ -18,7 +18,7 @@
    know of; and that word all the same. */
 extern HAK_HIDDEN const char *hak_alone, *hak_libc_alone;
 
-/* The former, before the first lock is taken. */
+/* Finds both. Before the first lock is taken, and before os_expect_thread. */
 void os_ask_libc(void);
 
 /* Says "no" from now on. While there is one thread: it may make one by os_thread_start later, or a signal handler amid one

@@ -18,7 +18,6 @@ int unit_setup(void **state)
 {
 	settings_init();
 	os_ask_libc();
-	os_ask_libc();
 	os_init(NULL);
 	key_init(os_facts.random);
 	hak_settings.use_superslab = true;
