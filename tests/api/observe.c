@@ -320,6 +320,13 @@ static void visitor_may_allocate_and_free(void **state)
 
 static void profile_calls_refuse_what_they_say(void **state)
 {
+	enum { LONGEST = 511 };
+	char path[LONGEST + 2];
+
+	/* Of short names, in folders that are not there. */
+	for (unsigned i = 0; i < sizeof path; i++)
+		path[i] = i % 8 == 0 ? '/' : 'x';
+	path[LONGEST] = '\0';
 	errno = ODD_ERRNO;
 	assert_int_equal(hak_profile_start(0), EINVAL);
 	assert_int_equal(hak_profile_start(GIB + 1), EINVAL);
@@ -329,6 +336,10 @@ static void profile_calls_refuse_what_they_say(void **state)
 		assert_int_equal(hak_profile_start(4096), EBUSY);
 		assert_int_equal(hak_profile_write("/dev/null"), 0);
 		assert_int_equal(hak_profile_write("/nowhere/profile"), ENOENT);
+		assert_int_equal(hak_profile_write(path), ENOENT);
+		path[LONGEST] = 'x';
+		path[LONGEST + 1] = '\0';
+		assert_int_equal(hak_profile_write(path), ENAMETOOLONG);
 		hak_profile_stop();
 		assert_int_equal(hak_profile_write("/dev/null"), 0);
 	} else {

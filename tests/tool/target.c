@@ -3,9 +3,11 @@
  * A program to look into: holds blocks whose number and bytes it says on standard output, and waits until its
  * standard input ends.
  *
- * usage: target [churn | titled | mapped FILE | notes NUMBER | silent | uncaught SIGNAL | told SIGNAL | headless]
+ * usage: target [churn | wide | titled | mapped FILE | notes NUMBER | silent | uncaught SIGNAL | told SIGNAL |
+ *                headless]
  *   churn     a thread allocates and frees meanwhile
- *   titled    likewise, after a title was written over the path by which this was started
+ *   wide      32 MiB are resident that are no heap's
+ *   titled    churns, after a title was written over the path by which this was started
  *   mapped    FILE is mapped to be read, as symbolizers do
  *   notes     a file with the library's note is mapped so often, from which nothing leads on
  *   silent    a file is mapped whose contents are waited for in vain
@@ -32,7 +34,8 @@
 
 #include "observe/descriptor.h"
 
-enum { SMALL = 5000, SMALL_SIZE = 500, LARGE = 10, LARGE_SIZE = 100000, HUGE_SIZE = 5 << 20, SLOTS = 1000 };
+enum { SMALL = 5000, SMALL_SIZE = 500, LARGE = 10, LARGE_SIZE = 100000, HUGE_SIZE = 5 << 20, SLOTS = 1000,
+	WIDE = 32 << 20 };
 
 static volatile bool stop;
 
@@ -143,6 +146,9 @@ int main(int argc, char **argv)
 	if (is_titled)
 		snprintf(argv[0], strlen(argv[0]) + 1, "target: its worker at a/b");
 	if (argc > 1 && (is_titled || strcmp(argv[1], "churn") == 0) && pthread_create(&thread, NULL, churn, NULL) != 0)
+		return 1;
+	if (argc > 1 && strcmp(argv[1], "wide") == 0 &&
+			mmap(NULL, WIDE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0) == MAP_FAILED)
 		return 1;
 	if (argc > 2 && strcmp(argv[1], "mapped") == 0) {
 		int file = open(argv[2], O_RDONLY);
