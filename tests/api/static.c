@@ -152,6 +152,14 @@ static int end_with(const char *argument, char *said, size_t size)
 	return child > 0 && waitpid(child, &status, 0) == child ? status : -1;
 }
 
+/* An emulator may start another program in its place. */
+static int can_start_itself(void)
+{
+	char said[200];
+
+	return end_with("nothing", said, sizeof(said)) == 0 && strcmp(said, "started") == 0;
+}
+
 static int first_call_asks_for_numbers(void)
 {
 	char said[200];
@@ -185,17 +193,21 @@ int main(int argc, char **argv)
 		{"first_call_with_no_block_told", first_call_with_no_block_told},
 	};
 
-	(void)argv;
+	if (argc == 2 && strcmp(argv[1], "nothing") == 0)
+		return fputs("started", stderr) < 0;
 	if (argc == 2)
 		return first_numbers.uordblks > 100000; /* the C library may have blocks by then */
+	const int can_start = can_start_itself();
 	const int count = sizeof(tests) / sizeof(tests[0]);
 
 	printf("1..%d\n", count);
 	for (int i = 0; i < count; i++) {
+		bool tells = tests[i].run == first_call_with_no_block_told;
 		/* What nobody knows is handed on, and there is nobody. */
-		bool is_lost = !HAK_TINY_WRAP && IS_WHOLE && tests[i].run == first_call_with_no_block_told;
-		const char *how = is_lost || tests[i].run() ? "" : "not ";
-		printf("%sok %d - %s%s\n", how, i + 1, tests[i].name, is_lost ? " # SKIP not told there" : "");
+		const char *skip = tells && !HAK_TINY_WRAP && IS_WHOLE ? " # SKIP not told there" :
+			(tells || tests[i].run == first_call_asks_for_numbers) && !can_start ? " # SKIP it cannot start itself" : "";
+		const char *how = *skip || tests[i].run() ? "" : "not ";
+		printf("%sok %d - %s%s\n", how, i + 1, tests[i].name, skip);
 	}
 	return 0;
 }

@@ -53,7 +53,7 @@ void fixture_reduce_heap(void);
 /* Two threads wait for the space lock until it counts as contended. */
 void fixture_contend(void);
 
-/* Is memory made resident by one call here? Of the larger heap. */
+/* Is memory made resident by one call here? */
 bool fixture_can_populate(void);
 
 /* Is the last page that blocks of the slab lie on resident? */
