@@ -111,14 +111,20 @@ uint32_t fixture_owner(const struct slab *s)
 	return pagemap_tag(s->base) & ~TAG_CODE_MASK;
 }
 
+static bool is_resident(void *page)
+{
+	unsigned char resident = 0;
+
+	CHECK(mincore(page, os_facts.page_size, &resident) == 0);
+	return (resident & 1) != 0;
+}
+
 bool fixture_is_whole(const struct slab *s)
 {
 	size_t page = os_facts.page_size;
 	uintptr_t end = align_up(s->base + (size_t)s->capacity * s->block_size, page);
-	unsigned char resident = 0;
 
-	CHECK(mincore((void *)(end - page), page, &resident) == 0);
-	return (resident & 1) != 0;
+	return is_resident((void *)(end - page));
 }
 
 /* As many SuperSlabs, and one more. */
@@ -140,12 +146,11 @@ void fixture_reduce_heap(void)
 bool fixture_can_populate(void)
 {
 	size_t page = os_facts.page_size;
-	unsigned char resident = 0;
 	void *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	CHECK(p != MAP_FAILED);
 	/* An emulator may say that it did, and not have. */
-	bool can = os_populate(p, page) && mincore(p, page, &resident) == 0 && (resident & 1) != 0;
+	bool can = os_populate(p, page) && is_resident(p);
 	CHECK(munmap(p, page) == 0);
 	return can;
 }

@@ -682,7 +682,8 @@ static unsigned count_ends(unsigned n)
 	return purges - before;
 }
 
-/* Until what was spent since `before` is paid for, which takes sixteen times as long by the same counter, and a little more. */
+/* Until what was spent since `before` is paid for, which takes sixteen times as long by the same counter, and a little
+   more. */
 static void pay_since(uint64_t before)
 {
 	uint64_t now = os_cycles(), spent = now - before;
