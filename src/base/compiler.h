@@ -65,6 +65,18 @@ void *memcpy(void *, const void *, size_t) __asm__("memmove");
 /* Initial-exec: one load instead of a call, and the library still fits the static TLS surplus when
    it is dlopened. */
 #define HAK_TLS __thread __attribute__((tls_model("initial-exec")))
+/* A space of pointers: they hold the distance from the thread pointer, which instructions of x86-64 add by themselves.
+   HAK_IN_THREAD makes one of an offset in a variable that is HAK_TLS, which compilers do only by way of its address;
+   HAK_FROM_THREAD of an address. Sanitizers do not see such accesses. */
+#if defined(__x86_64__) && defined(__SEG_FS) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define HAK_BY_THREAD __seg_fs
+#define HAK_IN_THREAD(variable, offset) __asm__("addq " #variable "@gottpoff(%%rip), %0" : "+r"(offset) : : "cc")
+#define HAK_FROM_THREAD(address) __asm__("subq %%fs:0, %0" : "+r"(address) : : "cc")
+#else
+#define HAK_BY_THREAD
+#define HAK_IN_THREAD(variable, offset) ((offset) += (uintptr_t)&(variable))
+#define HAK_FROM_THREAD(address) ((void)(address))
+#endif
 
 #define HAK_KIB ((size_t)1 << 10)
 #define HAK_MIB ((size_t)1 << 20)

@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: MIT */
 #include "front/tcache.h"
 
-HAK_TLS struct tcache hak_tcache;
+__attribute__((used)) HAK_TLS struct tcache hak_tcache; /* by HAK_IN_THREAD */
