@@ -209,7 +209,7 @@ void *entry_calloc(size_t count, size_t size) {
 
 void *entry_aligned(size_t align, size_t size, const void *caller) {
 	unsigned sc = goes_to_libc(size) ? 0 : alloc_class(size, align);
-	void *p = sc != 0 ? bin_pop(&hak_tcache.bin[sc]) : NULL;
+	void *p = sc != 0 ? tcache_alloc_of(sc) : NULL;
 	return HAK_LIKELY(p != NULL) ? p : entry_alloc(size, align, false, caller);
 }
 
