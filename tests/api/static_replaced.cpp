@@ -7,7 +7,9 @@
 
 #include <hakmem.h>
 
+#ifndef __clang__ /* it has no such warning */
 #pragma GCC diagnostic ignored "-Wsized-deallocation" /* not defining that is what is tried */
+#endif
 
 namespace {
 
