@@ -109,12 +109,10 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 		return p;
 	if (size > old)
 		return entry_not_regrown(ptr);
-	errno = saved; /* a block that cannot shrink stays */
-	if (secure_is_on()) { /* what its free may say of it */
-		block_resize(ptr, size, true);
-		if (size <= old / 2)
-			secure_believe();
-	}
+	block_resize(ptr, size, true); /* stays; and what its free may say of it */
+	if (size <= old / 2)
+		secure_believe();
+	errno = saved;
 	return ptr;
 }
 

@@ -32,6 +32,7 @@ struct pocket; /* front/pocket.h */
 #define ADDRESS_BITS 47 /* blocks are smaller than 2^47 bytes */
 #define LARGE_BIG_MIN ((size_t)512 << 10) /* from here on: mostly a mapping of its own */
 #define LARGE_L2_MIN ((size_t)2 << 20)
+#define LARGE_COPIED_MOST ((size_t)4 << 20) /* bytes: longer blocks are better moved, or left where they are, than copied */
 #define LARGE_BIG_STEP ((size_t)4) /* granules: the spans of such blocks are multiples, if they can be */
 
 enum large_keeper { KEPT_NOT, KEPT_BIGCACHE, KEPT_POCKET };

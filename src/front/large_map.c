@@ -16,9 +16,8 @@
 #include "space/purge.h"
 
 enum {
-	RETRIES = 2,            /* by the way: there may be many */
-	COPIED_MOST = 4 << 20,  /* bytes: longer blocks are better moved than copied, */
-	OTHERS = 8,             /* and shorter ones where all big blocks together are at most so many times as long */
+	RETRIES = 2, /* by the way: there may be many */
+	OTHERS = 8,  /* blocks up to LARGE_COPIED_MOST are moved where all big ones together are at most so many times as long */
 };
 
 struct queue large_refused;
@@ -167,7 +166,7 @@ bool large_move(struct large *l, size_t size, bool must) {
 		return false;
 	size_t old = l->span.granules, granules = large_span_granules(usable);
 	/* Where there are many such blocks, what a copy leaves serves the next. Near a limit there may be no room for both. */
-	if (!must && usable < COPIED_MOST && space_big() > OTHERS * granules && hak_settings.limit == 0)
+	if (!must && usable < LARGE_COPIED_MOST && space_big() > OTHERS * granules && hak_settings.limit == 0)
 		return false;
 	uintptr_t from = (uintptr_t)l->span.base;
 	/* For a fork child, which may find any part of this done. Relaxed: the tags, which follow, release it. */

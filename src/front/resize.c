@@ -74,16 +74,19 @@ HAK_EVERYDAY static bool resize_small(uintptr_t addr, size_t size, bool wasteful
 	return true;
 }
 
+/* To less than half: what it would leave is too short for the next that is as long as it was, and that had been touched. */
+HAK_EVERYDAY static bool is_better_copied(const struct large *l, size_t room) {
+	return room <= SC_MAX_SIZE || room < min_size(l->usable / 2, LARGE_COPIED_MOST);
+}
+
 HAK_EVERYDAY bool block_resize(void *ptr, size_t size, bool wasteful) {
 	struct large *l = large_of((uintptr_t)ptr);
 	if (l == NULL)
 		return resize_small((uintptr_t)ptr, size, wasteful);
 	size_t room = size + secure_room();
-	if (room <= SC_MAX_SIZE) {
-		if (!wasteful)
-			return false;
-		room = SC_MAX_SIZE + 1; /* a granule has as much, and no block less than that */
-	}
+	if (!wasteful && is_better_copied(l, room))
+		return false;
+	room = max_size(room, SC_MAX_SIZE + 1); /* a granule has as much, and no block less than that */
 	bool done = large_resize(l, room, wasteful);
 	if (secure_has_canaries())
 		secure_mark_large(l, done ? size : l->size); /* its pad may be gone either way */
@@ -100,7 +103,7 @@ void block_clear(void *ptr, size_t from, size_t to) {
 
 HAK_EVERYDAY void *block_move(void *ptr, size_t size, bool must) {
 	struct large *l = large_of((uintptr_t)ptr);
-	if (l == NULL || size <= SC_MAX_SIZE || !large_move(l, size + secure_room(), must))
+	if (l == NULL || is_better_copied(l, size) || !large_move(l, size + secure_room(), must))
 		return NULL;
 	if (secure_has_canaries())
 		secure_mark_large(l, size);

@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/settings.h"
 #include "common.h"
+#include "front/alloc.h"
 #include "front/bigcache.h"
 #include "front/pocket.h"
 #include "front/quarantine.h"
@@ -617,6 +618,30 @@ static void little_of_much_is_given_up(void **state)
 	large_free(NULL, l);
 }
 
+/* To less than half, so that the next as long finds all of it; unless that is much, or there is no memory for a copy. */
+static void block_that_shrinks_to_little_is_copied(void **state)
+{
+	static const struct { size_t from, to; } shrinks[] = {
+		{ 96 << 10, (48 << 10) - 1 }, { 2 * HAK_MIB, HAK_MIB - 1 }, { 64 * HAK_MIB, 4 * HAK_MIB - 1 },
+	};
+
+	for (unsigned i = 0; i < sizeof shrinks / sizeof shrinks[0]; i++) {
+		struct large *l = take(shrinks[i].from);
+		size_t granules = l->span.granules;
+		void *block = l->span.base;
+
+		assert_false(block_resize(block, shrinks[i].to, false));
+		assert_null(block_move(block, shrinks[i].to, false));
+		assert_int_equal(l->usable, shrinks[i].from);
+		assert_int_equal(l->span.granules, granules);
+		assert_true(block_resize(block, shrinks[i].to + 1, false));
+		assert_in_range(l->span.granules, 1, large_granules(shrinks[i].to + 1));
+		assert_true(block_resize(block, 1, true));
+		assert_in_range(l->usable, SC_MAX_SIZE + 1, GRANULE);
+		large_free(NULL, l);
+	}
+}
+
 static void move_big_takes_contents_along(void **state)
 {
 	struct large *l = take(3 * HAK_MIB), *small = take(100000);
@@ -973,6 +998,7 @@ int main(void)
 		cmocka_unit_test_setup(long_block_with_no_room_in_front_of_a_span_is_new, start_empty),
 		cmocka_unit_test_setup(block_without_spare_granules_shrinks, start_empty),
 		cmocka_unit_test_setup(little_of_much_is_given_up, start_empty),
+		cmocka_unit_test_setup(block_that_shrinks_to_little_is_copied, start_empty),
 		cmocka_unit_test_setup(growth_within_the_span_keeps_it_whole, start_empty),
 		cmocka_unit_test_setup(move_big_takes_contents_along, start_empty),
 		cmocka_unit_test_setup(move_of_one_among_many_only_if_it_must, start_empty),
