@@ -22,7 +22,7 @@ enum {
 	IDLE_MIN = 16 * 1024, /* bytes: below, a system call costs more than the pages are worth */
 	END_WORTH = 4, /* and so it does where they are not more than this part of the block before them, since the next
 	                  block may need them again, */
-	SLACK_PART = 8, /* or where all of them together are less than this part of what is in use */
+	SLACK_PART = 8, /* or where all of them together are less than this part of what is in use, or than PURGE_HEAP */
 	ENDS_SHARE = 16, /* where there are other threads, each of which is interrupted, such calls take this part of the time
 	                    at most, */
 	ENDS_CREDIT = 4, /* and ms of it at once */
@@ -186,7 +186,7 @@ HAK_COLD static bool note_end(struct span *span, size_t size) {
 		if (stays_clean(span->ss))
 			resident = 0;
 	} else if (purge_breathes()) {
-		size_t much = ((hak_space.live + space_big()) << GRANULE_SHIFT) / SLACK_PART;
+		size_t much = max_size(((hak_space.live + space_big()) << GRANULE_SHIFT) / SLACK_PART, PURGE_HEAP);
 		resident = resident_end((uintptr_t)span->base, span->granules, size, end);
 		drop = resident >= IDLE_MIN && resident > size / END_WORTH && hak_space.slack + resident >= much &&
 			ends_may_cost();

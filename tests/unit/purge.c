@@ -13,6 +13,7 @@
 #include "base/settings.h"
 #include "common.h"
 #include "front/background.h"
+#include "front/bigcache.h"
 #include "front/large.h"
 #include "os/alone.h"
 #include "os/os.h"
@@ -499,12 +500,29 @@ static bool end_is_zero(const struct span *span, size_t bytes)
 	return bytes_are((char *)span->base + span->granules * GRANULE - bytes, bytes, 0);
 }
 
+enum { LARGE = 40 * 1024, OVER = GRANULE - LARGE, LEFT_OVER = PURGE_HEAP / OVER };
+static struct span left_over[LEFT_OVER];
+
+/* Hands out dirty granules for blocks of LARGE bytes until these leave over as much as may be. */
+static void leave_over_all_that_may_be(void)
+{
+	for (unsigned i = 0; i < LEFT_OVER; i++) {
+		assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &left_over[i]));
+		assert_int_equal(left_over[i].slack, OVER);
+	}
+}
+
+static void take_back_what_left_over(void)
+{
+	for (unsigned i = 0; i < LEFT_OVER; i++)
+		span_free(&left_over[i], GRANULE);
+}
+
 /* Blocks of 40 KiB in granules, and of 24 KiB, two in one: what they leave over is given back where dirty granules are
-   handed out, but only in such a program, and if much of it may be resident. */
+   handed out, but only in such a program, if much of it may be resident, and if it adds up. */
 static void what_blocks_leave_over_is_given_back_between_stages(void **state)
 {
-	enum { LARGE = 40 * 1024, OVER = GRANULE - LARGE, MID = 24 * 1024, MID_OVER = GRANULE - 2 * MID,
-	       LITTLE = 8192, LONG = 160 * 1024, SHORT = 132 * 1024 };
+	enum { MID = 24 * 1024, MID_OVER = GRANULE - 2 * MID, LITTLE = 8192, LONG = 160 * 1024, SHORT = 132 * 1024 };
 	struct span span, other;
 	struct large *large;
 	bool zero;
@@ -518,6 +536,7 @@ static void what_blocks_leave_over_is_given_back_between_stages(void **state)
 	span_free(&span, GRANULE);
 
 	use_all(); /* regretted */
+	leave_over_all_that_may_be();
 	assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &span));
 	assert_true(span_alloc(1, SPAN_ROOMY, MID, &other));
 	assert_false(span.zero || other.zero);
@@ -584,12 +603,13 @@ static void what_blocks_leave_over_is_given_back_between_stages(void **state)
 	assert_int_equal(span.idle, 0);
 	assert_int_equal(span.slack, MID_OVER);
 	span_free(&span, GRANULE);
+	take_back_what_left_over();
 }
 
 /* Ends that no block touched: what is dirty is so in part only, and allowed if that part is. */
 static void ends_that_no_block_touched_are_not_purged_for_their_number(void **state)
 {
-	enum { LARGE = 40 * 1024, OVER = GRANULE - LARGE, LARGES = FLOOR * 3 / 2 };
+	enum { LARGES = FLOOR * 3 / 2 };
 	static struct span larges[LARGES];
 
 	forget_regret();
@@ -616,18 +636,24 @@ static void ends_that_no_block_touched_are_not_purged_for_their_number(void **st
 	give_back(0, HEAP / SPAN);
 }
 
-/* As long as they are less than 1/8 of what is in use. */
-static void ends_that_are_little_of_all_are_kept(void **state)
+enum { LARGES = 1200 };
+
+/* How many MiB of what LARGES blocks of a granule each leave over are kept beside a big one of so many bytes. */
+static unsigned ends_kept_beside(size_t big)
 {
-	enum { LARGE = 40 * 1024, OVER = GRANULE - LARGE, LIVE = MANY / 2, LARGES = 600 };
 	static struct span larges[LARGES];
+	struct large *beside = NULL;
 	unsigned kept = 0;
+	bool zero;
 
 	forget_regret();
+	if (big != 0) {
+		beside = large_alloc(NULL, big, 16, &zero);
+		assert_non_null(beside);
+	}
 	use_all();
 	use_all();
 	assert_true(purge_breathes());
-	take(0, LIVE);
 	for (unsigned i = 0; i < LARGES; i++) {
 		assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &larges[i]));
 		assert_false(larges[i].zero);
@@ -636,11 +662,22 @@ static void ends_that_are_little_of_all_are_kept(void **state)
 		kept += larges[i].slack != 0;
 	}
 	assert_int_equal(hak_space.slack, kept * OVER);
-	assert_in_range(kept, LIVE * SPAN * GRANULE / 8 / OVER, (LIVE * SPAN + LARGES) * GRANULE / 8 / OVER);
 	for (unsigned i = 0; i < LARGES; i++)
 		span_free(&larges[i], GRANULE);
-	give_back(0, LIVE);
 	assert_int_equal(hak_space.idle + hak_space.slack, 0);
+	if (beside != NULL) {
+		large_free(NULL, beside);
+		bigcache_release(0);
+	}
+	return kept * OVER / HAK_MIB;
+}
+
+/* As long as they are less than 1/8 of what is in use, or than as much as a small heap. */
+static void ends_that_are_little_of_all_are_kept(void **state)
+{
+	/* Whole ones. */
+	assert_int_equal(ends_kept_beside(0), PURGE_HEAP / HAK_MIB - 1);
+	assert_int_equal(ends_kept_beside(80 * HAK_MIB), (80 + LARGES * GRANULE / HAK_MIB) / 8);
 }
 
 static unsigned purge_ms; /* that a call takes at least */
@@ -669,16 +706,17 @@ bool __wrap_os_purge(void *addr, size_t size)
 /* Hands dirty granules out `n` times, for blocks that leave some over. How often that was given back. */
 static unsigned count_ends(unsigned n)
 {
-	enum { LARGE = 40 * 1024 };
 	struct span span;
 	unsigned before = purges;
 
+	leave_over_all_that_may_be();
 	for (unsigned i = 0; i < n; i++) {
 		unsigned so_far = purges;
 		assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &span));
-		assert_int_equal(span.idle, purges == so_far ? 0 : GRANULE - LARGE);
+		assert_int_equal(span.idle, purges == so_far ? 0 : OVER);
 		span_free(&span, GRANULE);
 	}
+	take_back_what_left_over();
 	return purges - before;
 }
 
@@ -746,19 +784,24 @@ static void an_end_that_the_system_refuses_is_not_idle(void **state)
 	use_all();
 	use_all();
 	assert_true(purge_breathes());
+	leave_over_all_that_may_be();
 	assert_true(span_alloc(1, SPAN_ROOMY, 0, &span));
 	if (syscall(SYS_mlock, (char *)span.base + GRANULE - 1, 1) != 0) {
 		span_free(&span, 0);
+		take_back_what_left_over();
 		skip();
 	}
 	base = span.base;
 	span_free(&span, GRANULE);
-	assert_true(span_alloc(1, SPAN_ROOMY, 40 * 1024, &span));
+	unsigned before = purges;
+	assert_true(span_alloc(1, SPAN_ROOMY, LARGE, &span));
 	assert_ptr_equal(span.base, base);
+	assert_int_equal(purges, before + 1);
 	assert_int_equal(span.idle, 0);
 	assert_int_equal(hak_space.idle, 0);
 	syscall(SYS_munlock, (char *)span.base + GRANULE - 1, 1);
 	span_free(&span, GRANULE);
+	take_back_what_left_over();
 }
 
 /* The first touch made all of it resident, also what nobody has had yet. */
@@ -904,26 +947,26 @@ static void trim_does_not_wait_for_ever(void **state)
 /* It is idle until the span changes, and so is what was never resident. */
 static void a_span_that_changes_is_not_idle_any_more(void **state)
 {
-	enum { LARGE = 100 * 1024 };
+	enum { SIZE = 100 * 1024 };
 	struct span span;
 	bool zero;
 
-	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
-	assert_int_equal(hak_space.idle, 2 * GRANULE - LARGE);
+	assert_true(span_alloc(2, SPAN_ROOMY, SIZE, &span));
+	assert_int_equal(hak_space.idle, 2 * GRANULE - SIZE);
 	span_shrink(&span, 1);
 	assert_int_equal(hak_space.idle, 0);
 	span_free(&span, GRANULE);
 	purge_all(0);
 
-	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
-	span_use(&span, LARGE);
-	assert_int_equal(hak_space.idle, 2 * GRANULE - LARGE);
-	span_use(&span, LARGE + 1);
+	assert_true(span_alloc(2, SPAN_ROOMY, SIZE, &span));
+	span_use(&span, SIZE);
+	assert_int_equal(hak_space.idle, 2 * GRANULE - SIZE);
+	span_use(&span, SIZE + 1);
 	assert_int_equal(hak_space.idle + span.idle, 0);
 	span_free(&span, GRANULE);
 	purge_all(0);
 
-	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
+	assert_true(span_alloc(2, SPAN_ROOMY, SIZE, &span));
 	assert_true(span_extend(&span, 3, &zero));
 	assert_int_equal(hak_space.idle, 0);
 	span_free(&span, 3 * GRANULE);
@@ -933,36 +976,36 @@ static void a_span_that_changes_is_not_idle_any_more(void **state)
 /* What may be resident behind a span's blocks is counted until it changes likewise. */
 static void a_span_that_changes_is_not_slack_any_more(void **state)
 {
-	enum { LARGE = 100 * 1024, OVER = 2 * GRANULE - LARGE };
+	enum { SIZE = 100 * 1024, LEFT = 2 * GRANULE - SIZE };
 	struct span span;
 	bool zero;
 
 	block_size = 0;
 	take(0, 1);
 	give_back(0, 1);
-	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
+	assert_true(span_alloc(2, SPAN_ROOMY, SIZE, &span));
 	assert_false(span.zero);
-	assert_int_equal(hak_space.slack, OVER);
-	span_use(&span, LARGE);
-	assert_int_equal(hak_space.slack, OVER);
-	span_use(&span, LARGE + 1);
+	assert_int_equal(hak_space.slack, LEFT);
+	span_use(&span, SIZE);
+	assert_int_equal(hak_space.slack, LEFT);
+	span_use(&span, SIZE + 1);
 	assert_int_equal(hak_space.slack + span.slack, 0);
 	span_free(&span, 2 * GRANULE);
 
-	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
-	assert_int_equal(hak_space.slack, OVER);
+	assert_true(span_alloc(2, SPAN_ROOMY, SIZE, &span));
+	assert_int_equal(hak_space.slack, LEFT);
 	assert_true(span_extend(&span, 3, &zero));
 	assert_int_equal(hak_space.slack + span.slack, 0);
 	span_free(&span, 3 * GRANULE);
 
-	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
-	assert_int_equal(hak_space.slack, OVER);
+	assert_true(span_alloc(2, SPAN_ROOMY, SIZE, &span));
+	assert_int_equal(hak_space.slack, LEFT);
 	span_shrink(&span, 1);
 	assert_int_equal(hak_space.slack + span.slack, 0);
 	span_free(&span, GRANULE);
 
-	assert_true(span_alloc(2, SPAN_ROOMY, LARGE, &span));
-	assert_int_equal(hak_space.slack, OVER);
+	assert_true(span_alloc(2, SPAN_ROOMY, SIZE, &span));
+	assert_int_equal(hak_space.slack, LEFT);
 	span_free(&span, 2 * GRANULE);
 	assert_int_equal(hak_space.slack, 0);
 }
