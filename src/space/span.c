@@ -25,7 +25,9 @@ enum {
 	SLACK_PART = 8, /* or where all of them together are less than this part of what is in use, or than PURGE_HEAP */
 	ENDS_SHARE = 16, /* where there are other threads, each of which is interrupted, such calls take this part of the time
 	                    at most, */
-	ENDS_CREDIT = 4, /* and ms of it at once */
+	ENDS_CREDIT = 4, /* and ms of it at once; */
+	ENDS_ALL = 1000, /* elsewhere it takes as many ms until as much may be given back as is in use: who uses it again and
+	                    again does not need it given back each time */
 };
 #define ENDS_WAIT (4096 * OS_CYCLES_A_MOMENT) /* for longer it is not waited: the counter has begun anew */
 
@@ -148,15 +150,25 @@ static bool follow_first(uintptr_t base, size_t granules) {
 }
 
 static bool ends_may_cost(void) {
-	return process_is_alone() || atomic_load_explicit(&ends_paid, memory_order_relaxed) - os_cycles() > ENDS_WAIT;
+	return atomic_load_explicit(&ends_paid, memory_order_relaxed) - os_cycles() > ENDS_WAIT;
 }
 
-HAK_FAR static void note_cost(uint64_t before) {
+static size_t bytes_in_use(void) {
+	return (hak_space.live + space_big()) << GRANULE_SHIFT;
+}
+
+/* So many bytes were given back. */
+HAK_FAR static void note_cost(uint64_t before, size_t bytes) {
 	uint64_t paid = atomic_load_explicit(&ends_paid, memory_order_relaxed);
-	uint64_t earliest = before - ENDS_CREDIT * ENDS_SHARE * os_cycles_a_ms();
+	uint64_t credit = ENDS_CREDIT * ENDS_SHARE * os_cycles_a_ms(), cost = (os_cycles() - before) * ENDS_SHARE;
+	if (process_is_alone()) {
+		credit = ENDS_ALL * os_cycles_a_ms();
+		cost = credit * bytes / bytes_in_use();
+	}
+	uint64_t earliest = before - credit;
 	if (paid - earliest > ENDS_WAIT) /* or less: long ago */
 		paid = earliest;
-	atomic_store_explicit(&ends_paid, paid + (os_cycles() - before) * ENDS_SHARE, memory_order_relaxed);
+	atomic_store_explicit(&ends_paid, paid + cost, memory_order_relaxed);
 }
 
 /* How much of the `idle` bytes at a dirty span's end is resident? If one large block had all of it last, or blocks of
@@ -186,7 +198,7 @@ HAK_COLD static bool note_end(struct span *span, size_t size) {
 		if (stays_clean(span->ss))
 			resident = 0;
 	} else if (purge_breathes()) {
-		size_t much = max_size(((hak_space.live + space_big()) << GRANULE_SHIFT) / SLACK_PART, PURGE_HEAP);
+		size_t much = max_size(bytes_in_use() / SLACK_PART, PURGE_HEAP);
 		resident = resident_end((uintptr_t)span->base, span->granules, size, end);
 		drop = resident >= IDLE_MIN && resident > size / END_WORTH && hak_space.slack + resident >= much &&
 			ends_may_cost();
@@ -218,11 +230,11 @@ HAK_COLD void span_use(struct span *span, size_t bytes) {
 }
 
 HAK_FAR static void drop_end(struct span *span) {
-	size_t bytes = span->granules << GRANULE_SHIFT;
+	size_t bytes = span->granules << GRANULE_SHIFT, idle = span->idle;
 	uint64_t before = os_cycles();
-	if (!os_purge((char *)span->base + bytes - span->idle, span->idle))
+	if (!os_purge((char *)span->base + bytes - idle, idle))
 		span_use(span, bytes);
-	note_cost(before);
+	note_cost(before, idle);
 }
 
 static struct span span_at(struct superslab *ss, unsigned first, size_t granules, bool zero) {

@@ -720,6 +720,27 @@ static unsigned count_ends(unsigned n)
 	return purges - before;
 }
 
+/* In a process that is alone as much as is in use may be given back each second, and as much at once. */
+static void ends_given_back_in_a_second_are_no_more_than_is_in_use(void **state)
+{
+	enum { IN_USE = (LEFT_OVER + 1) * GRANULE, ENDS = IN_USE / OVER, TRIES = 20 };
+
+	for (unsigned try = 1; try <= TRIES; try++) {
+		forget_regret();
+		use_all();
+		use_all();
+		bool breathes = purge_breathes();
+		uint64_t before = os_cycles(), second = 1000 * os_cycles_a_ms();
+		unsigned ends = count_ends(2 * ENDS);
+		uint64_t passed = os_cycles() - before;
+		if (breathes && purge_breathes() && passed < second / 2) {
+			assert_in_range(ends, ENDS - 1, ENDS + ENDS * passed / second + 1);
+			return;
+		}
+	}
+	skip();
+}
+
 /* Until what was spent since `before` is paid for, which takes sixteen times as long by the same counter, and a little
    more. */
 static void pay_since(uint64_t before)
@@ -1077,6 +1098,7 @@ int main(void)
 		cmocka_unit_test_setup(what_blocks_leave_over_is_given_back_between_stages, start_empty),
 		cmocka_unit_test_setup(ends_that_no_block_touched_are_not_purged_for_their_number, start_empty),
 		cmocka_unit_test_setup(ends_that_are_little_of_all_are_kept, start_empty),
+		cmocka_unit_test_setup(ends_given_back_in_a_second_are_no_more_than_is_in_use, start_empty),
 		cmocka_unit_test_setup(ends_take_little_of_the_time_where_there_are_threads, start_empty),
 		cmocka_unit_test_setup(an_end_that_the_system_refuses_is_not_idle, start_empty),
 		cmocka_unit_test_setup(huge_page_is_purged_whole, start_empty),
