@@ -63,7 +63,7 @@ static void *step_realloc(void *unused)
 	void *p = malloc(LARGE), *beside = malloc(LARGE);
 
 	step_begin();
-	p = realloc(p, LARGE / 2);
+	p = realloc(p, LARGE / 4 * 3);
 	p = realloc(p, LARGE * 20);
 	step_end();
 	free(beside);
