@@ -74,7 +74,7 @@ HAK_EVERYDAY static bool resize_small(uintptr_t addr, size_t size, bool wasteful
 	return true;
 }
 
-/* To less than half: what it would leave is too short for the next that is as long as it was, and that had been touched. */
+/* One that shrinks to less than half: the next as long as it was then finds all of its span, and pages that are there. */
 HAK_EVERYDAY static bool is_better_copied(const struct large *l, size_t room) {
 	return room <= SC_MAX_SIZE || room < min_size(l->usable / 2, LARGE_COPIED_MOST);
 }

@@ -12,9 +12,9 @@
  * both together may be as much as was live at most in the last second, up to PURGE_BREATH, as long as each second all
  * but the floor of what is dirty is used again: what does not serve again goes as that which is live grows. Meanwhile,
  * what blocks leave unused of dirty spans goes when these are handed out, if it is much of the span, and of all (not less
- * than 1/8 of what is in use, nor than PURGE_HEAP): with sizes that differ it would add up. (As much
- * as is in use each second, or, where there are threads, as takes little of the time.) What the last block did not touch is
- * not counted as dirty here (hak_space.hollow).
+ * than 1/8 of what is in use, nor than PURGE_HEAP): with sizes that differ it would add up. In a second no more of it goes
+ * than is in use, or, where there are threads, than takes little of the time. What the last block did not touch is not
+ * counted as dirty here (hak_space.hollow).
  *
  * What the system refuses to take, as it does locked pages, is passed over, and tried again a second later.
  *

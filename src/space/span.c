@@ -163,7 +163,7 @@ HAK_FAR static void note_cost(uint64_t before, size_t bytes) {
 	uint64_t credit = ENDS_CREDIT * ENDS_SHARE * os_cycles_a_ms(), cost = (os_cycles() - before) * ENDS_SHARE;
 	if (process_is_alone()) {
 		credit = ENDS_ALL * os_cycles_a_ms();
-		cost = credit * bytes / bytes_in_use();
+		cost = credit * bytes / max_size(bytes_in_use(), bytes); /* a fork child may not know of the span yet */
 	}
 	uint64_t earliest = before - credit;
 	if (paid - earliest > ENDS_WAIT) /* or less: long ago */
