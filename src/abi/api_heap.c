@@ -109,7 +109,7 @@ API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size) {
 		return p;
 	if (size > old)
 		return entry_not_regrown(ptr);
-	block_resize(ptr, size, true); /* stays; and what its free may say of it */
+	block_resize(ptr, size, true); /* it stays, and its free will name the new size */
 	if (size <= old / 2)
 		secure_believe();
 	errno = saved;

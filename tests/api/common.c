@@ -175,6 +175,13 @@ int check_allocator(void)
 	return 1;
 }
 
+bool has_guards(void)
+{
+	const char *level = getenv("HAKMEM_SECURE");
+
+	return level && strcmp(level, "3") == 0;
+}
+
 bool is_mappable(size_t size, int protection)
 {
 	void *p = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -69,6 +69,9 @@ size_t data_bytes(void);
    to its limits. */
 bool is_mappable(size_t size, int protection);
 
+/* Do large blocks lie between guards, where they keep their addresses when they shrink, and cannot grow? */
+bool has_guards(void);
+
 /* A step of a xorshift generator; `*statep` is not 0. */
 uint64_t random_next(uint64_t *statep);
 
